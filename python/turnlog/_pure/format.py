@@ -1,0 +1,60 @@
+"""Numbers of the on-disk format: sizes, magics, flags, limits.
+
+FORMAT.md is the home of these facts; `tests/core/test_format.py` compares it with this file and with `rust/format.rs`.
+Owns: constants only. Must not know: how anything is read or written.
+"""
+
+from __future__ import annotations
+
+CONTRACT = 1  # number of the interface between Python and a core; both cores must carry the same
+
+SEGMENT_MAGIC = b"\x89TLG\r\n\x1a\n"
+FORMAT_MAJOR = 1
+FORMAT_MINOR = 0
+WRITER_LEVEL = 1
+FEATURES_REQUIRED_KNOWN = 0
+FEATURES_READONLY_KNOWN = 0
+HEADER_BYTES = 4096
+HEADER_STRUCT_BYTES = 1024
+HEADER_COPY_OFFSET = 2048
+CANON_VERSION = 1
+DIGEST_ALGORITHM = 1
+CHECKSUM_ALGORITHM = 1
+
+FRAME_MAGIC = b"\xffTL1"
+FRAME_FIXED_BYTES = 104
+FRAME_HEADER_MIN_BYTES = 112
+FRAME_HEADER_MAX_BYTES = 176
+FRAME_TRAILER_BYTES = 8
+TYPE_MAX_BYTES = 64
+PAYLOAD_MAX_BYTES = 16 * 1024 * 1024
+DEPTH_MAX = 128
+INTEGER_MAX_DIGITS = 4300
+
+KIND_EVENT = 1
+KIND_SYNC_MARK = 2
+KIND_CLOSE = 3
+KIND_SEAL = 4
+KIND_OPEN = 5
+KIND_REDACT = 6
+KIND_REPAIR_NOTE = 7
+KIND_IGNORABLE = 0x80
+
+FLAG_COMMIT = 1
+FLAG_RAW = 2
+FLAG_DURABLE = 4
+FLAG_REDACTED = 8
+FLAG_ENCRYPTED = 16
+FLAGS_REQUIRED_UNKNOWN = 0x00E0
+
+CHAIN_TAG = b"turnlog chain v1"
+CHAIN_VERSION = b"\x01"
+
+BLOCK_BYTES = 131_072
+SKIPPABLE_MAGIC = b"\x5e\x2a\x4d\x18"
+TABLE_MAGIC = b"TLGSEEK1"
+
+ROLL_BYTES = 64 * 1024 * 1024
+ZERO_STEP_MIN_BYTES = 64 * 1024
+ZERO_STEP_MAX_BYTES = 4 * 1024 * 1024
+SPARSE_STEP_BYTES = 64 * 1024

@@ -1,0 +1,1 @@
+//! The record core of turnlog. FORMAT.md is the home of every layout fact.
