@@ -1,0 +1,80 @@
+"""Every name on disk: built and parsed here, and nowhere else.
+
+Owns: the layout of FORMAT.md section 1. Invariant: `parse_x(x_name(...))` gives the parts back and every near miss gives None.
+Must not know: what the files hold; it touches no file.
+"""
+
+from __future__ import annotations
+
+import os
+
+STORE_FILE = "store.json"
+SESSIONS = "sessions"
+ARTIFACTS = "artifacts"
+LIVE = "live"
+QUARANTINE = "quarantine"
+INDEX = "index.db"
+INDEX_SIDE_FILES = ("index.db-wal", "index.db-shm")
+LOCK = "LOCK"
+TEMP_SUFFIX = ".tmp"
+RAW_SUFFIX = ".seg"
+COMPACTED_SUFFIX = ".seg.zst"
+
+_ORDINAL_DIGITS = 20
+_PREFIX_DIGITS = 8
+_ID_CHARACTERS = 36
+_HEX = frozenset("0123456789abcdef")
+
+
+def is_session_id(name: str) -> bool:
+    """Tell whether `name` is a UUID in lower-case text form."""
+    groups = name.split("-")
+    return len(name) == _ID_CHARACTERS and [len(group) for group in groups] == [8, 4, 4, 4, 12] and all(_is_hex(group) for group in groups)
+
+
+def shard(session_id: str) -> str:
+    """Return the folder below `sessions/` that holds the session: its last two hex digits."""
+    return session_id[-2:]
+
+
+def is_shard(name: str) -> bool:
+    """Tell whether `name` can be a folder made by `shard`."""
+    return len(name) == len("ff") and _is_hex(name)
+
+
+def session_dir(store: str, session_id: str) -> str:
+    """Return the folder of a session."""
+    return os.path.join(store, SESSIONS, shard(session_id), session_id)
+
+
+def live_path(store: str, session_id: str) -> str:
+    """Return the marker that says the session is, or was, open for writing."""
+    return os.path.join(store, LIVE, session_id)
+
+
+def segment_name(first_ordinal: int, segment_id: bytes, *, compacted: bool = False) -> str:
+    """Return a segment's file name; `segment_id` is its 16 bytes."""
+    suffix = COMPACTED_SUFFIX if compacted else RAW_SUFFIX
+    return f"{first_ordinal:0{_ORDINAL_DIGITS}d}-{segment_id[:4].hex()}{suffix}"
+
+
+def parse_segment_name(name: str) -> tuple[int, str, bool] | None:
+    """Return (first ordinal, first 8 hex of the segment id, compacted), or None for any other name."""
+    compacted = name.endswith(COMPACTED_SUFFIX)
+    suffix = COMPACTED_SUFFIX if compacted else RAW_SUFFIX
+    stem = name.removesuffix(suffix)
+    digits, dash, prefix = stem.partition("-")
+    if stem == name or not dash or len(digits) != _ORDINAL_DIGITS or len(prefix) != _PREFIX_DIGITS:
+        return None
+    if not (digits.isascii() and digits.isdigit() and _is_hex(prefix)):
+        return None
+    return int(digits), prefix, compacted
+
+
+def quarantine_path(store: str, session_id: str, time_us: int, segment_file: str, offset: int) -> str:
+    """Return where repair puts the bytes it takes out of `segment_file` at `offset`."""
+    return os.path.join(store, QUARANTINE, session_id, f"{time_us}-{segment_file}-{offset}")
+
+
+def _is_hex(text: str) -> bool:
+    return bool(text) and _HEX.issuperset(text)
