@@ -52,6 +52,8 @@ def test_a_session_lives_below_its_last_two_hex_digits() -> None:
     assert not names.is_shard("abc")
 
 
-@pytest.mark.parametrize("name", ["", "latest", SESSION.upper(), SESSION.replace("-", ""), SESSION[:-1], SESSION[:-1] + "g"])
+@pytest.mark.parametrize(
+    "name", ["", "latest", SESSION.upper(), SESSION.replace("-", ""), SESSION[:-1], SESSION[:-1] + "g"]
+)
 def test_a_near_miss_is_not_a_session_id(name: str) -> None:
     assert not names.is_session_id(name)

@@ -24,8 +24,9 @@
     ├── WrongProcess                  used in a child after fork
     └── IndexUnavailable              the projection cannot be used; the log is not affected
 
-Owns: the classes, their stable codes, exit codes and next commands. Invariant: each error says what, where (session, segment, offset,
-ordinal), why, and the next command to run. Must not know: any other module of the package. The Rust core raises these same classes.
+Owns: the classes, their stable codes, exit codes and next commands. Invariant: each error says what, where (session,
+segment, offset, ordinal), why, and the next command to run. Must not know: any other module of the package.
+The Rust core raises these same classes.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 class TurnlogError(Exception):
     """Root of the tree.
 
-    The first argument is the sentence for people; the others say where. `next` holds commands to run; `{session}` and `{store}` in
-    them are filled in when the place is known.
+    The first argument is the sentence for people; the others say where. `next` holds commands to run; `{session}` and
+    `{store}` in them are filled in when the place is known.
     """
 
     code = "error"
@@ -230,7 +231,7 @@ class NoSpace(StorageError):
 
 
 class SyncFailed(StorageError):
-    """A write or sync failed: what was not acknowledged is unknown and this writer is closed for good; reopen the session."""
+    """A write or sync failed: what was not acknowledged is unknown; this writer is closed for good, reopen the session."""
 
     code = "sync_failed"
     next = ("sessionctl verify {session}",)

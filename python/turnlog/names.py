@@ -1,7 +1,7 @@
 """Every name on disk: built and parsed here, and nowhere else.
 
-Owns: the layout of FORMAT.md section 1. Invariant: `parse_x(x_name(...))` gives the parts back and every near miss gives None.
-Must not know: what the files hold; it touches no file.
+Owns: the layout of FORMAT.md section 1. Invariant: `parse_x(x_name(...))` gives the parts back and every near miss
+gives None. Must not know: what the files hold; it touches no file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,11 @@ _HEX = frozenset("0123456789abcdef")
 def is_session_id(name: str) -> bool:
     """Tell whether `name` is a UUID in lower-case text form."""
     groups = name.split("-")
-    return len(name) == _ID_CHARACTERS and [len(group) for group in groups] == [8, 4, 4, 4, 12] and all(_is_hex(group) for group in groups)
+    return (
+        len(name) == _ID_CHARACTERS
+        and [len(group) for group in groups] == [8, 4, 4, 4, 12]
+        and all(_is_hex(group) for group in groups)
+    )
 
 
 def shard(session_id: str) -> str:
