@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # The environment that tools/test, tools/demo and .ci/run work in; each of them sources this file.
 #
-# Leaves behind: $root (the repository), $venv and $python (its own environment, .venv, kept while the lock is the same),
-# and TURNLOG_CORE=native or pure, exported, so that the core that was promised is the one that runs, or nothing does.
+# Leaves behind: $root (the repository), $venv and $python (its own environment, .venv, kept while the lock is the
+# same), and TURNLOG_CORE=native or pure, exported, so that the core that was promised is the one that runs.
 # TURNLOG_CORE=pure asks for the pure core; TURNLOG_CORE=native makes a missing cargo an error.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)

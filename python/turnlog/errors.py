@@ -231,7 +231,7 @@ class NoSpace(StorageError):
 
 
 class SyncFailed(StorageError):
-    """A write or sync failed: what was not acknowledged is unknown; this writer is closed for good, reopen the session."""
+    """A write or sync failed: what was not acknowledged is unknown; this writer is closed for good, reopen."""
 
     code = "sync_failed"
     next = ("sessionctl verify {session}",)
