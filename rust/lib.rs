@@ -1,1 +1,13 @@
 //! The record core of turnlog. FORMAT.md is the home of every layout fact.
+//!
+//! Read in this order: `format` (numbers), `canon` (canonical bytes), `frame` and `header` (bytes of a segment). Imports only
+//! point that way; `py` alone names Python, so `cargo test --no-default-features` proves that the rest does without it.
+
+pub mod canon;
+pub mod error;
+pub mod format;
+pub mod frame;
+pub mod header;
+
+#[cfg(feature = "python")]
+mod py;
