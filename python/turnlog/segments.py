@@ -1,0 +1,151 @@
+"""The segment files of one session folder: which there are, in which order, and how a new one is made.
+
+Owns: listing, ordering and durable creation. Invariants: a segment is counted once (compacted wins over raw); a new segment names its
+predecessor and appears whole or not at all. Must not know: locks, verdicts, what events mean.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from turnlog import _core, disk, names
+from turnlog._core import ZERO_STEP_MIN_BYTES
+from turnlog.errors import StorageError
+from turnlog.ids import parse_id
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+_ZERO_ID = bytes(16)
+_ZERO_CHAIN = bytes(32)
+_WRITER_NAME = "turnlog"
+_WRITER_LEVEL = 1
+
+
+class SegmentFile:
+    """One segment on disk, named but not read."""
+
+    __slots__ = ("compacted", "first_ordinal", "name", "path", "prefix", "twin")
+
+    def __init__(self, directory: str, name: str, first_ordinal: int, prefix: str, *, compacted: bool) -> None:
+        """Keep the parts of the name."""
+        self.name = name
+        self.path = os.path.join(directory, name)
+        self.first_ordinal = first_ordinal
+        self.prefix = prefix
+        self.compacted = compacted
+        self.twin: str | None = None  # the raw file that an interrupted compaction left beside the compacted one
+
+    def __repr__(self) -> str:
+        """Show the name."""
+        return f"<SegmentFile {self.name}>"
+
+
+def list_segments(directory: str) -> list[SegmentFile]:
+    """Return the session's segments, oldest first; an empty list when there are none.
+
+    Raises StorageError when the folder cannot be read.
+    """
+    try:
+        entries = os.listdir(directory)
+    except OSError as error:
+        message = f"reading the session folder {directory}: {error.strerror}"
+        raise StorageError(message, error.errno) from error
+    found: dict[tuple[int, str], SegmentFile] = {}
+    for name in sorted(entries):  # of two twins the raw one sorts first
+        parts = names.parse_segment_name(name)
+        if parts is None:
+            continue
+        first, prefix, compacted = parts
+        segment = SegmentFile(directory, name, first, prefix, compacted=compacted)
+        raw = found.get((first, prefix))
+        if raw is not None:
+            segment.twin = raw.path
+        found[first, prefix] = segment
+    return sorted(found.values(), key=_age(found))
+
+
+def _age(found: dict[tuple[int, str], SegmentFile]) -> Any:
+    """Return a sort key: first ordinal, and the number in the header where a crash left two segments with one first ordinal."""
+    firsts = [first for first, _ in found]
+
+    def key(segment: SegmentFile) -> tuple[int, int]:
+        if firsts.count(segment.first_ordinal) == 1:
+            return segment.first_ordinal, 0
+        fields = read_header(segment.path)["fields"]
+        return segment.first_ordinal, fields["segment_number"] if fields else 0
+
+    return key
+
+
+def read_header(path: str) -> dict[str, Any]:
+    """Return the decoded header of a segment file (the core's `decode_header` result)."""
+    with _core.SegmentReader(path) as reader:
+        return reader.header
+
+
+def first_fields(session_id: str, *, epoch: int = 1) -> dict[str, Any]:
+    """Return the header fields of a session's first segment."""
+    identity = parse_id(session_id)
+    return {
+        **_fields(epoch),
+        "session_id": identity,
+        "segment_number": 1,
+        "first_ordinal": 1,
+        "prev_segment_id": _ZERO_ID,
+        "prev_length": 0,
+        "prev_last_ordinal": 0,
+        "prev_chain": _core.chain_start(identity),
+        "parent_session_id": _ZERO_ID,
+        "fork_ordinal": 0,
+        "parent_chain": _ZERO_CHAIN,
+    }
+
+
+def successor_fields(previous: Mapping[str, Any], *, length: int, ordinal: int, chain: bytes, epoch: int) -> dict[str, Any]:
+    """Return the header fields of the segment that follows `previous`.
+
+    `length` is the previous segment's logical length up to its last event, `ordinal` and `chain` its state there.
+    """
+    return {
+        **_fields(epoch),
+        "session_id": previous["session_id"],
+        "segment_number": previous["segment_number"] + 1,
+        "first_ordinal": ordinal + 1,
+        "prev_segment_id": previous["segment_id"],
+        "prev_length": length,
+        "prev_last_ordinal": ordinal,
+        "prev_chain": chain,
+        "parent_session_id": previous["parent_session_id"],
+        "fork_ordinal": previous["fork_ordinal"],
+        "parent_chain": previous["parent_chain"],
+    }
+
+
+def create_segment(directory: str, fields: Mapping[str, Any]) -> str:
+    """Create a segment that holds its header and the first zeroed step; return its path.
+
+    Raises NoSpace, ReadOnly or StorageError; then no segment was made.
+    """
+    path = os.path.join(directory, names.segment_name(fields["first_ordinal"], fields["segment_id"]))
+    block = _core.encode_header(dict(fields))
+    try:
+        disk.create_file(path, lambda descriptor: disk.write_all(descriptor, block + bytes(ZERO_STEP_MIN_BYTES - len(block)), 0))
+    except OSError as error:
+        raise disk.translate(error, f"creating the segment {path}").at(segment=os.path.basename(path)) from error
+    return path
+
+
+def _fields(epoch: int) -> dict[str, Any]:
+    return {
+        "features_required": 0,
+        "features_readonly": 0,
+        "segment_id": os.urandom(16),
+        "writer_epoch": epoch,
+        "created_us": time.time_ns() // 1000,
+        "writer_name": _WRITER_NAME,
+        "min_writer": _WRITER_LEVEL,
+    }

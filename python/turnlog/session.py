@@ -1,0 +1,233 @@
+"""A session: append events to it, read them back, follow it live.
+
+Owns: the raw level of the API - what an application calls with any event type. Invariants: an append returns only when the event has the
+durability asked for; readers need no lock. Must not know: frames, segments, SQL.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from itertools import islice
+
+from turnlog import names
+from turnlog.errors import Closed, InvalidInput, Locked
+from turnlog.ids import parse_id
+from turnlog.log import Log
+from turnlog.tail import Tail
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from types import TracebackType
+    from typing import Any
+
+    from turnlog._core import Event, Receipt
+    from turnlog.appender import Appender
+    from turnlog.store import Store
+
+DURABLE = "durable"
+BUFFERED = "buffered"
+_LEVELS = {DURABLE: True, BUFFERED: False}
+_POLL_S = 0.02
+
+
+class Session:
+    """One agent session of a store. Thread-safe."""
+
+    def __init__(self, store: Store, session_id: str) -> None:
+        """Use `Store.create` or `Store.session`."""
+        self.id = session_id
+        self._store = store
+        self._guard = threading.Lock()
+        self._appender: Appender | None = None
+        self._lock_error: Locked | None = None
+        self._closed = False
+
+    # -- appending -------------------------------------------------------------------------------------------------
+
+    def append(self, type: str, payload: object, *, id: str | bytes | None = None, durability: str = DURABLE, raw: bool = False) -> Receipt:
+        """Append one event and return its receipt.
+
+        `type` is a short dotted ASCII name, `payload` anything canonical JSON can hold, or bytes with `raw=True`. `durability="durable"`
+        returns after the event and all before it were synced; `"buffered"` after the operating system has it (synced within 100 ms). An `id` (UUID)
+        makes a retry safe: the same id with equal content returns the first receipt, with other content raises Conflict.
+
+        Raises InvalidPayload, InvalidType, InvalidId, PayloadTooLarge (nothing was written), NoSpace (rolled back, retry later), SyncFailed (reopen
+        the session), Locked, ReadOnly, Closed, WrongProcess.
+        """
+        appender = self._appender or self._open_appender()
+        try:
+            durable = _LEVELS[durability]
+        except KeyError:
+            raise _unknown_level(durability) from None
+        return appender.append(type, payload, None if id is None else parse_id(id), durable=durable, raw=raw)
+
+    def append_many(
+        self,
+        items: Iterable[tuple[str, object] | tuple[str, object, str | bytes | None] | tuple[str, object, str | bytes | None, bool]],
+        *,
+        atomic: bool = False,
+        durability: str = DURABLE,
+    ) -> list[Receipt]:
+        """Append several events with one write and one sync; each item is (type, payload[, id[, raw]]).
+
+        With `atomic=True` they become visible together or not at all, also after a crash. One invalid item means nothing is written. Raises what
+        `append` raises.
+        """
+        appender = self._appender or self._open_appender()
+        if durability not in _LEVELS:
+            raise _unknown_level(durability)
+        full = [_item(item) for item in items]
+        if not full:
+            return []
+        return appender.append_many(full, durable=_LEVELS[durability], atomic=atomic)
+
+    def flush(self) -> None:
+        """Return when everything appended so far is durable."""
+        if self._appender is not None:
+            self._appender.flush()
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def events(
+        self,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+        types: Iterable[str] | None = None,
+        on_damage: str = "raise",
+    ) -> Iterator[Event]:
+        """Iterate over the events with after < ordinal < before, as lazily decoded handles.
+
+        `reverse` gives the newest first, `types` only those types, `limit` at most so many. At an ordinal that cannot be served Damaged is raised; with
+        `on_damage="skip"` iteration goes on behind the damage and `damage()` of the log names it.
+        """
+        log = self.log()
+        wanted = None if types is None else frozenset(types)
+        read = log.events_reversed if reverse else log.events
+        found = read(after=after, before=before, types=wanted, on_damage=on_damage)
+        return found if limit is None else islice(found, limit)
+
+    def event(self, ordinal: int) -> Event:
+        """Return one event. Raises NotFound beyond the head, Damaged when it was lost."""
+        for found in self.events(after=ordinal - 1, before=ordinal + 1):
+            return found
+        from turnlog.errors import NotFound
+
+        message = f"the session has no event {ordinal}"
+        raise NotFound(message, session=self.id, ordinal=ordinal)
+
+    def follow(self, *, after: int = 0, types: Iterable[str] | None = None, timeout_ms: int | None = None) -> Iterator[Event]:
+        """Iterate over the events after an ordinal and go on with new ones as they become durable, from any process.
+
+        Ends when the session or store is closed in this process, or when nothing came for `timeout_ms`.
+        """
+        tail = Tail(self.log(), after)
+        wanted = None if types is None else frozenset(types)
+        idle_since = time.monotonic()
+        while True:
+            events = tail.look()
+            for event in events:
+                if wanted is None or event.type in wanted:
+                    yield event
+            if events:
+                idle_since = time.monotonic()
+                continue
+            if self._closed or (timeout_ms is not None and (time.monotonic() - idle_since) * 1000 >= timeout_ms):
+                return
+            time.sleep(_POLL_S)
+
+    def head(self) -> tuple[int, str]:
+        """Return (last ordinal, chain as hex): keep it elsewhere and `verify --expect` proves the history against it."""
+        appender = self._appender
+        if appender is not None:
+            appender.flush()
+        ordinal, chain = self.log().head()
+        return ordinal, chain.hex()
+
+    def log(self) -> Log:
+        """Return a reader over this session's segments."""
+        if self._closed:
+            raise self._closed_error()
+        return Log(names.session_dir(self._store.path, self.id), self.id, self._visible)
+
+    def _visible(self) -> tuple[str, int] | None:
+        appender = self._appender
+        return None if appender is None else appender.visible()
+
+    # -- for the store ---------------------------------------------------------------------------------------------
+
+    def attach(self, appender: Appender) -> None:
+        """Give the session its open writer."""
+        self._appender = appender
+
+    def is_writing(self) -> bool:
+        """Tell whether this process holds the session open for writing."""
+        return self._appender is not None
+
+    def written_head(self) -> dict[str, Any] | None:
+        """Return the writer's numbers, None when the session is not open for writing here."""
+        appender = self._appender
+        return None if appender is None else appender.head()
+
+    def check_lock(self) -> None:
+        """Stop writing when the lock file was replaced behind our back."""
+        appender = self._appender
+        if appender is None:
+            return
+        try:
+            appender.check()
+        except Locked as error:
+            self._lock_error = error
+            self._appender = None
+            appender.abandon()
+
+    def _open_appender(self) -> Appender:
+        with self._guard:
+            if self._closed:
+                raise self._closed_error()
+            if self._lock_error is not None:
+                raise self._lock_error
+            if self._appender is None:
+                self._appender = self._store.appender(self.id)
+            return self._appender
+
+    def _closed_error(self) -> Closed:
+        message = "the session is closed"
+        return Closed(message, session=self.id)
+
+    def close(self) -> None:
+        """Flush, mark the orderly end, release the lock; idempotent."""
+        with self._guard:
+            if self._closed:
+                return
+            self._closed = True
+            appender, self._appender = self._appender, None
+        self._store.forget(self)
+        if appender is not None:
+            appender.close()
+
+    def __enter__(self) -> Session:
+        """Return the session."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close the session."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Show the id."""
+        return f"<Session {self.id}>"
+
+
+def _item(item: tuple[Any, ...]) -> tuple[str, object, bytes | None, bool]:
+    type_, payload, given, raw = (*item, None, False)[:4] if len(item) < 3 else (*item, False)[:4]  # noqa: PLR2004 - (type, payload, id, raw)
+    return type_, payload, None if given is None else parse_id(given), raw
+
+
+def _unknown_level(durability: str) -> InvalidInput:
+    message = f"durability is {DURABLE!r} or {BUFFERED!r}, not {durability!r}"
+    return InvalidInput(message)

@@ -1,0 +1,360 @@
+"""The store: a folder of sessions, opened by any number of processes.
+
+Owns: `store.json`, the registry of sessions open in this process, the commit scheduler they share, live markers, and the thread that keeps the index
+near. Invariants: the log is the truth, the index may fail or vanish without an append noticing; closing is ordered (writers, index, markers,
+scheduler). Must not know: frames, SQL, what the events of an application mean.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+from turnlog import _core, disk, names
+from turnlog.appender import Appender
+from turnlog.errors import AmbiguousId, Closed, Damaged, IndexUnavailable, NewerFormat, ReadOnly, SessionNotFound, StoreNotFound, WrongProcess
+from turnlog.ids import format_id, new_id, parse_id
+from turnlog.index import Index
+from turnlog.segments import list_segments
+from turnlog.session import Session
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import TracebackType
+    from typing import Any
+
+    from turnlog.errors import TurnlogError
+
+FORMAT = 1
+_PROJECT_EVERY_S = 0.2
+_ID_DIGITS_MIN = 4
+
+
+class Store:
+    """A folder of sessions.
+
+    >>> from turnlog import Store
+    >>> with Store.open("runs") as store, store.create(title="flaky test") as session:
+    ...     receipt = session.append("note.written", {"text": "hello"})
+    """
+
+    def __init__(self, path: str, *, read_only: bool = False, roll_bytes: int = _core.ROLL_BYTES) -> None:
+        """Use `Store.open`."""
+        self.path = path
+        self.read_only = read_only
+        self.index_error: TurnlogError | None = None  # why the last projection failed; the log is not affected
+        self._roll_bytes = roll_bytes
+        self._pid = os.getpid()
+        self._guard = threading.RLock()
+        self._sessions: dict[str, Session] = {}
+        self._committer: _core.Committer | None = None
+        self._index: Index | None = None
+        self._projector: threading.Thread | None = None
+        self._stop = threading.Event()
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        create: bool = True,
+        read_only: bool = False,
+        roll_bytes: int = _core.ROLL_BYTES,
+    ) -> Store:
+        """Open the store at `path`, making it when it is not there (`create=False`: raise StoreNotFound instead).
+
+        `read_only` promises to write nothing at all, not even the index. `roll_bytes` is the size at which a segment is sealed. Raises
+        StoreNotFound, NewerFormat, Damaged (`store.json` unreadable), NoSpace, ReadOnly, Unsupported.
+        """
+        disk.require_platform()
+        folder = os.path.abspath(os.fspath(path))
+        identity = os.path.join(folder, names.STORE_FILE)
+        if not os.path.exists(identity):
+            _make(folder, allowed=create and not read_only)
+        _check(identity, folder)
+        return cls(folder, read_only=read_only, roll_bytes=roll_bytes)
+
+    # -- sessions --------------------------------------------------------------------------------------------------
+
+    def create(
+        self,
+        *,
+        id: str | None = None,
+        title: str | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        model: str | None = None,
+        tags: Iterable[str] = (),
+        parent: str | None = None,
+        durability: str = "durable",
+    ) -> Session:
+        """Make a new session, open it for writing and append its `session.created` event.
+
+        `id` is a UUID of the caller's (default: a new one), `parent` the id of a session this one belongs to. Raises Conflict when the session
+        exists, NoSpace, ReadOnly, InvalidInput.
+        """
+        session_id = format_id(new_id() if id is None else parse_id(id))
+        if self.session_exists(session_id):
+            from turnlog.errors import Conflict
+
+            message = "a session with this id exists already"
+            raise Conflict(message, session=session_id)
+        payload: dict[str, Any] = {
+            "title": title,
+            "cwd": None if cwd is None else os.path.abspath(os.fspath(cwd)),
+            "model": model,
+            "tags": list(tags) or None,
+            "parent": parent,
+        }
+        session = Session(self, session_id)
+        session.attach(self._appender(session_id, new=True))
+        self._sessions[session_id] = session
+        session.append("session.created", {key: value for key, value in payload.items() if value is not None}, durability=durability)
+        return session
+
+    def session(self, id: str) -> Session:
+        """Return the session with this id, a unique prefix of it, or `"latest"`; reading takes no lock, the first append does.
+
+        Raises SessionNotFound, AmbiguousId.
+        """
+        self._check_open()
+        session_id = self.resolve(id)
+        with self._guard:
+            session = self._sessions.get(session_id)
+            if session is None:
+                session = self._sessions[session_id] = Session(self, session_id)
+            return session
+
+    def session_exists(self, session_id: str) -> bool:
+        """Tell whether the store holds a session with exactly this id (no prefix)."""
+        folder = names.session_dir(self.path, session_id)
+        return os.path.isdir(folder) and bool(list_segments(folder))
+
+    def resolve(self, id: str) -> str:
+        """Return the full id for a full id, a unique prefix of at least four characters, or `"latest"`."""
+        text = id.lower()
+        if names.is_session_id(text):
+            if not self.session_exists(text):
+                message = f"there is no session {text}"
+                raise SessionNotFound(message, session=text, store=self.path)
+            return text
+        if text == "latest":
+            found = self.index().latest()
+            if found is None:
+                message = "the store has no sessions"
+                raise SessionNotFound(message, store=self.path)
+            return found
+        matches = self._with_prefix(text) if len(text) >= _ID_DIGITS_MIN else []
+        if len(matches) > 1:
+            message = f"{id} fits {len(matches)} sessions, such as {matches[0]} and {matches[1]}"
+            raise AmbiguousId(message, store=self.path)
+        if not matches:
+            message = f"no session id starts with {id} (at least {_ID_DIGITS_MIN} characters)"
+            raise SessionNotFound(message, store=self.path)
+        return matches[0]
+
+    def session_ids(self) -> list[str]:
+        """Return the ids of all sessions, found on disk, in order of id; needs no index."""
+        root = os.path.join(self.path, names.SESSIONS)
+        shards = [name for name in _listing(root) if names.is_shard(name)]
+        return sorted(name for part in shards for name in _listing(os.path.join(root, part)) if names.is_session_id(name))
+
+    def _with_prefix(self, prefix: str) -> list[str]:
+        try:
+            return self.index().find_prefix(prefix)
+        except IndexUnavailable:
+            return [session_id for session_id in self.session_ids() if session_id.startswith(prefix)]
+
+    # -- index -----------------------------------------------------------------------------------------------------
+
+    def index(self) -> Index:
+        """Return the projection, opened and caught up. Raises IndexUnavailable."""
+        self._check_open()
+        with self._guard:
+            if self._index is None:
+                self._index = Index.open(self.path, read_only=self.read_only)
+            self._index.catch_up(self._heads())
+            self.index_error = None
+            return self._index
+
+    def list(self, **filters: Any) -> tuple[list[dict[str, Any]], str | None]:
+        """Return (rows, token of the next page), newest activity first; see `Index.list` for the filters."""
+        return self.index().list(**filters)
+
+    def _heads(self) -> dict[str, dict[str, Any]]:
+        """Return what the writers of this process have synced, by session id."""
+        return {session_id: head for session_id, session in list(self._sessions.items()) if (head := session.written_head()) is not None}
+
+    def _project(self) -> None:
+        """Keep the index near the log while sessions are open; runs in its own thread, beside the acknowledgements."""
+        while not self._stop.wait(_PROJECT_EVERY_S):
+            try:
+                for session in list(self._sessions.values()):
+                    session.check_lock()
+                self.index()
+            except Closed:
+                return
+            except Exception as error:  # noqa: BLE001 - kept for the next question to the index; a thread has nobody to raise to
+                self.index_error = error if isinstance(error, IndexUnavailable) else IndexUnavailable(f"projection failed: {error}")
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def appender(self, session_id: str) -> Appender:
+        """Open a session of this store for writing (for `Session`)."""
+        return self._appender(session_id, new=False)
+
+    def _appender(self, session_id: str, *, new: bool) -> Appender:
+        self._check_open()
+        if self.read_only:
+            message = "the store was opened read-only"
+            raise ReadOnly(message, session=session_id, store=self.path)
+        with self._guard:
+            if self._committer is None:
+                self._committer = _core.Committer(os.path.join(self.path, names.SESSIONS))
+            self._mark_live(session_id)
+            if new:
+                appender = Appender.create(self.path, session_id, self._committer, roll_bytes=self._roll_bytes)
+            else:
+                witness = self._witness(session_id)
+                appender = Appender.open(self.path, session_id, self._committer, roll_bytes=self._roll_bytes, witness=witness)
+            if self._projector is None:
+                self._projector = threading.Thread(target=self._project, name="turnlog-projector", daemon=True)
+                self._projector.start()
+            return appender
+
+    def _witness(self, session_id: str) -> Any:
+        try:
+            with self._guard:
+                if self._index is None:
+                    self._index = Index.open(self.path, read_only=self.read_only)
+                return self._index.witness(session_id)
+        except IndexUnavailable as error:
+            self.index_error = error  # opening goes on without the witness: it only adds certainty about the last batch
+            return None
+
+    def _mark_live(self, session_id: str) -> None:
+        path = names.live_path(self.path, session_id)
+        if not os.path.exists(path):
+            try:
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+                disk.sync_directory(os.path.dirname(path))
+            except OSError as error:
+                raise disk.translate(error, f"marking the session live at {path}").at(session=session_id) from error
+
+    # -- end -------------------------------------------------------------------------------------------------------
+
+    def forget(self, session: Session) -> None:
+        """Drop a closed session from the registry (for `Session.close`)."""
+        self._sessions.pop(session.id, None)
+
+    def flush(self) -> None:
+        """Return when everything appended through this store is durable."""
+        self._check_open()
+        if self._committer is not None:
+            self._committer.flush()
+
+    def close(self) -> None:
+        """Close every session, catch the index up, remove the markers of what is complete, stop the threads; idempotent."""
+        if self._closed:
+            return
+        if os.getpid() != self._pid:  # a forked child owns nothing of this
+            self._closed = True
+            return
+        self._stop.set()
+        if self._projector is not None:
+            self._projector.join()
+        failures: list[BaseException] = []
+        written = [session.id for session in self._sessions.values() if session.is_writing()]
+        for session in list(self._sessions.values()):
+            try:
+                session.close()
+            except Exception as error:  # noqa: BLE001 - the other sessions must still be closed; raised below
+                failures.append(error)
+        if written or self._index is not None:
+            self._finish_index()
+        self._closed = True
+        if self._committer is not None:
+            self._committer.close()
+        if failures:
+            raise failures[0]
+
+    def _finish_index(self) -> None:
+        try:
+            index = self.index()
+            index.release_live()
+            index.close()
+        except IndexUnavailable as error:
+            self.index_error = error  # markers stay, so the next open catches up
+
+    def _check_open(self) -> None:
+        if self._closed:
+            message = "the store is closed"
+            raise Closed(message, store=self.path)
+        if os.getpid() != self._pid:
+            message = f"the store was opened in process {self._pid}; open it again in this one"
+            raise WrongProcess(message, store=self.path)
+
+    def __enter__(self) -> Store:
+        """Return the store."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close the store."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Show the path."""
+        return f"<Store {self.path}>"
+
+
+def _make(folder: str, *, allowed: bool) -> None:
+    """Create the folders and `store.json`; a crash in between is finished by the next open."""
+    if not allowed:
+        message = f"there is no store at {folder}"
+        raise StoreNotFound(message, store=folder)
+    if os.path.exists(os.path.join(folder, names.INDEX)) or _listing(os.path.join(folder, names.SESSIONS)):
+        message = f"{folder} holds sessions but no {names.STORE_FILE}"
+        error = Damaged(message, store=folder)
+        error.next = ("sessionctl repair --store {store}",)
+        raise error
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        for part in (names.SESSIONS, names.LIVE):
+            os.makedirs(os.path.join(folder, part), mode=0o700, exist_ok=True)
+        write_identity(folder)
+    except OSError as error:
+        raise disk.translate(error, f"creating the store {folder}").at(store=folder) from error
+
+
+def write_identity(folder: str) -> None:
+    """Write `store.json` durably, with a new store id."""
+    content = _core.canonical({"format": FORMAT, "store_id": format_id(new_id()), "created_us": time.time_ns() // 1000})
+    disk.create_file(os.path.join(folder, names.STORE_FILE), lambda descriptor: disk.write_all(descriptor, content, 0))
+
+
+def _check(identity: str, folder: str) -> None:
+    import json  # only here: start-up counts
+
+    try:
+        with open(identity, "rb") as file:
+            content = json.loads(file.read())
+        version = content["format"]
+    except (ValueError, KeyError, TypeError) as error:
+        message = f"{identity} is not readable as the identity of a store"
+        damaged = Damaged(message, store=folder)
+        damaged.next = ("sessionctl repair --store {store}",)
+        raise damaged from error
+    except OSError as error:
+        raise disk.translate(error, f"reading {identity}").at(store=folder) from error
+    if version != FORMAT:
+        message = f"the store has format {version}; this turnlog reads format {FORMAT}"
+        raise NewerFormat(message, store=folder)
+
+
+def _listing(path: str) -> list[str]:
+    try:
+        return os.listdir(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return []

@@ -1,0 +1,79 @@
+"""Follows the growing end of a session's log, in this process or another one's.
+
+Owns: the position between two looks and the step from a sealed segment to its successor. Invariants: gap-free, no repeats, nothing is
+delivered that a crash could take back. Must not know: how often it is asked, who is told.
+"""
+
+from __future__ import annotations
+
+from turnlog import _core
+from turnlog.segments import SegmentFile, list_segments
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from turnlog._core import Event
+    from turnlog.log import Log
+
+_BATCH = 512
+
+
+class Tail:
+    """A place in a log that moves forward with every `look`."""
+
+    def __init__(self, log: Log, after: int) -> None:
+        """Start behind ordinal `after`."""
+        self._log = log
+        self._after = after
+        self._file: SegmentFile | None = None
+        self._offset = _core.HEADER_BYTES
+        self._ordinal = after + 1
+
+    def look(self) -> list[Event]:
+        """Return the next events, at most a batch; an empty list when there is nothing new yet.
+
+        Raises Damaged when the next ordinal cannot be served, StorageError, NewerFormat.
+        """
+        if self._file is None and not self._enter():
+            return []
+        while True:
+            events = self._read()
+            if events or not self._step():
+                return [event for event in events if event.ordinal > self._after]
+
+    def _enter(self) -> bool:
+        files = list_segments(self._log.directory)
+        if not files:
+            return False
+        index = self._log.position(files, self._ordinal)
+        self._file = files[index]
+        self._ordinal, self._offset = self._log.seek(self._file, self._log.open_reader(self._file), self._ordinal)
+        return True
+
+    def _read(self) -> list[Event]:
+        assert self._file is not None  # noqa: S101 - `look` entered a segment first
+        reader = self._log.open_reader(self._file)
+        end = self._log.shown_end(self._file, reader)
+        events, self._offset, self._ordinal, _, _, fault = reader.replay(self._offset, self._ordinal, end=end, limit=_BATCH)
+        if fault is not None and not events:
+            others = [file for file in list_segments(self._log.directory) if file.prefix != self._file.prefix]
+            following = next((file.first_ordinal for file in others if file.first_ordinal >= self._ordinal), None)
+            self._log.pass_damage(self._file, reader, fault, self._ordinal, following, "raise")
+        return events
+
+    def _step(self) -> bool:
+        """Move to the successor when there is one and this segment is read to its end."""
+        assert self._file is not None  # noqa: S101 - `look` entered a segment first
+        files = list_segments(self._log.directory)
+        prefixes = [file.prefix for file in files]
+        if self._file.prefix not in prefixes:
+            self._file = None
+            return self._enter()
+        position = prefixes.index(self._file.prefix)
+        if files[position].path != self._file.path:  # compacted meanwhile: same logical offsets
+            self._file = files[position]
+            return True
+        if position + 1 == len(files) or files[position + 1].first_ordinal > self._ordinal:
+            return False
+        self._file = files[position + 1]
+        self._offset = _core.HEADER_BYTES
+        return True
