@@ -1,8 +1,9 @@
 """Writes one session: opens its log for writing, rolls segments, answers repeated ids, closes.
 
-Owns: the lock, the writer epoch, the order of the steps of FORMAT.md section 6 and the roll to a new segment. Invariants: nothing is cut
-before a copy of it is durable in quarantine; damage below the durable mark makes the session read-only; a segment left by a dead
-writer is never appended to. Must not know: the store's other sessions, the index, what events mean.
+Owns: the lock, the writer epoch, the order of the steps of FORMAT.md section 6 and the roll to a new segment.
+Invariants: nothing is cut before a copy of it is durable in quarantine; damage below the durable mark makes the
+session read-only; a segment left by a dead writer is never appended to. Must not know: the store's other sessions,
+the index, what events mean.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import time
 from turnlog import _core, disk, names, recovery
 from turnlog.errors import Conflict, NewerFormat, ReadOnly, StorageError, TurnlogError
 from turnlog.lock import SessionLock
-from turnlog.log import Log
+from turnlog.log import Log, Window
 from turnlog.segments import create_segment, first_fields, list_segments, successor_fields
 from turnlog.survey import SegmentReport, examine, header_fields
 
@@ -62,7 +63,9 @@ class Appender:
         return self
 
     @classmethod
-    def open(cls, store: str, session_id: str, committer: Committer, *, roll_bytes: int, witness: Witness | None) -> Appender:
+    def open(
+        cls, store: str, session_id: str, committer: Committer, *, roll_bytes: int, witness: Witness | None
+    ) -> Appender:
         """Open an existing session for writing: recover, then continue.
 
         Raises Locked, ReadOnly (damage), NewerFormat, NoSpace, StorageError.
@@ -107,7 +110,9 @@ class Appender:
         if closed:
             self._continue(report, epoch)
             return
-        fields = successor_fields(report.fields, length=scan["commit_end"], ordinal=scan["last_ordinal"], chain=scan["chain"], epoch=epoch)
+        fields = successor_fields(
+            report.fields, length=scan["commit_end"], ordinal=scan["last_ordinal"], chain=scan["chain"], epoch=epoch
+        )
         self._start(fields, ordinal=scan["last_ordinal"], chain=scan["chain"])
 
     def _refuse_unless_writable(self, report: SegmentReport) -> None:
@@ -121,14 +126,19 @@ class Appender:
             raise ReadOnly(message, segment=name)
         if report.verdict not in recovery.WRITABLE:
             offset = report.scan["faults"][0]["offset"] if report.scan["faults"] else report.scan["commit_end"]
-            error = ReadOnly(f"{report.verdict}: {report.detail()}; the session can be read, not written", segment=name, offset=offset)
+            error = ReadOnly(
+                f"{report.verdict}: {report.detail()}; the session can be read, not written",
+                segment=name,
+                offset=offset,
+            )
             error.lost = report.lost[0] if report.lost else None
             raise error
 
     def _check_link(self, previous: dict[str, Any] | None, report: SegmentReport) -> None:
         fields = report.fields
         if previous is None or fields is None or fields["prev_segment_id"] != previous["segment_id"]:
-            message = "LOST_DATA: the segment before the newest one is missing or unreadable; the session can be read, not written"
+            what = "the segment before the newest one is missing or unreadable"
+            message = f"{recovery.LOST_DATA}: {what}; the session can be read, not written"
             raise ReadOnly(message, segment=report.file.name, offset=0)
 
     def _quarantine(self, report: SegmentReport) -> None:
@@ -179,7 +189,9 @@ class Appender:
 
     # -- appending -------------------------------------------------------------------------------------------------
 
-    def append(self, type: str, payload: object, event_id: bytes | None, *, durable: bool, raw: bool = False) -> Receipt:
+    def append(
+        self, type: str, payload: object, event_id: bytes | None, *, durable: bool, raw: bool = False
+    ) -> Receipt:
         """Append one event; return when it has the durability asked for. See `Session.append` for the errors."""
         if event_id is not None and self._ids is None:
             self._track_ids()
@@ -196,7 +208,9 @@ class Appender:
             else:
                 return result
 
-    def append_many(self, items: list[tuple[str, object, bytes | None, bool]], *, durable: bool, atomic: bool) -> list[Receipt]:
+    def append_many(
+        self, items: list[tuple[str, object, bytes | None, bool]], *, durable: bool, atomic: bool
+    ) -> list[Receipt]:
         """Append several events with one write and one sync; `atomic` makes them visible together or not at all."""
         if self._ids is None and any(item[2] is not None for item in items):
             self._track_ids()
@@ -215,13 +229,15 @@ class Appender:
             ]
 
     def _repeated(self, ordinal: int, item: tuple[str, object, bytes | None, bool], *, durable: bool) -> Receipt:
-        """Answer an append whose id is already there: the first receipt for equal content, Conflict for other content."""
+        """Answer an append whose id is already there: the first receipt for equal content, Conflict for other
+        content.
+        """
         type_, payload, event_id, raw = item
         if durable:
             self.flush()
         log = Log(self.directory, self.session_id, self.visible)
         try:
-            event = next(log.events(after=ordinal - 1, before=ordinal + 1))
+            event = next(log.events(Window(ordinal - 1, ordinal + 1)))
         finally:
             log.close()
         data = payload if raw and isinstance(payload, bytes) else _core.canonical(payload)
@@ -297,4 +313,3 @@ class Appender:
         """Release descriptor and lock without touching the log: after a fork, or after a failed sync."""
         self._writer.abandon()
         self._lock.release()
-

@@ -1,7 +1,7 @@
 """Durable file operations: what must be on stable storage before the next step may happen.
 
-Owns: the order write, sync, rename, sync of the directory. Invariant: a function returns only after what it made survives a power cut.
-Must not know: segments, sessions or what the bytes mean.
+Owns: the order write, sync, rename, sync of the directory. Invariant: a function returns only after what it made
+survives a power cut. Must not know: segments, sessions or what the bytes mean.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def translate(error: OSError, doing: str) -> TurnlogError:
 
 
 def sync_file(descriptor: int) -> None:
-    """Put the file's data and length on stable storage (F_FULLFSYNC on macOS, where fsync stops at the drive's cache)."""
+    """Put the file's data and length on stable storage (F_FULLFSYNC on macOS, where fsync stops at the drive's
+    cache)."""
     if sys.platform == "darwin":
         import fcntl
 
@@ -71,7 +72,8 @@ def make_directory(path: str) -> bool:
 
 
 def create_file(path: str, write: Callable[[int], None]) -> None:
-    """Create `path` durably: temporary name, `write(descriptor)`, sync, rename, directory sync. A crash leaves it whole or absent."""
+    """Create `path` durably: temporary name, `write(descriptor)`, sync, rename, directory sync. A crash leaves it
+    whole or absent."""
     temporary = path + TEMP_SUFFIX
     descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
     try:

@@ -1,8 +1,9 @@
 """The session lock: one writer per session, across processes and forks.
 
-Owns: the `LOCK` file of a session folder. Invariants: the kernel's flock is the only truth, the text inside serves messages; the file is
-never deleted; a lock whose file was replaced behind our back is not held. Must not know: what the lock protects.
-Source of the rules: flock(2); an inherited descriptor shares the lock, so a forked child closes its copy without unlocking.
+Owns: the `LOCK` file of a session folder. Invariants: the kernel's flock is the only truth, the text inside serves
+messages; the file is never deleted; a lock whose file was replaced behind our back is not held. Must not know: what
+the lock protects. Source of the rules: flock(2); an inherited descriptor shares the lock, so a forked child closes
+its copy without unlocking.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ class SessionLock:
             message = f"the session is open for writing in the parent process {self._pid}"
             raise WrongProcess(message)
         if not _same_file(self._descriptor, self._path):
-            message = f"the lock file {self._path} was deleted or replaced; writing stops before a second writer can mix in"
+            message = (
+                f"the lock file {self._path} was deleted or replaced; writing stops before a second writer can mix in"
+            )
             raise Locked(message)
 
     def release(self) -> None:

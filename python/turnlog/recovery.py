@@ -1,7 +1,8 @@
 """Verdicts: what the bytes of one segment mean, as a table over yes/no facts.
 
-Owns: the recovery table of FORMAT.md section 6 and the durable mark. Invariant: every combination of facts has exactly one verdict
-(`tests/test_recovery.py` enumerates all of them). Pure: no I/O, no clock. Must not know: sessions, stores, how bytes are read.
+Owns: the recovery table of FORMAT.md section 6 and the durable mark. Invariant: every combination of facts has
+exactly one verdict (`tests/test_recovery.py` enumerates all of them). Pure: no I/O, no clock. Must not know:
+sessions, stores, how bytes are read.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ FACTS = (
     "degraded",  # the header block is damaged but readable
 )
 
-# One row per verdict, one column per fact, in the order of FACTS: 1 yes, 0 no, - either. Rows are disjoint and cover everything, so
+# One row per verdict, one column per fact, in the order of FACTS: 1 yes, 0 no, - either. Rows are disjoint and cover
+# everything, so
 # their order carries no meaning; a fact further left outweighs those to its right.
 TABLE = (
     (IO_ERROR, "1----------"),
@@ -85,7 +87,8 @@ def judge(facts: Mapping[str, bool]) -> str:
 def durable_mark(scan: Mapping[str, Any], successor: Mapping[str, Any] | None, witness: Witness | None) -> int:
     """Return D: bytes of the segment below it were promised.
 
-    `scan` is what the core found, `successor` the header fields of the next segment, `witness` what the index saw synced.
+    `scan` is what the core found, `successor` the header fields of the next segment, `witness` what the index saw
+    synced.
     """
     marks = [int(scan["durable_mark"])]
     fields = scan["header"]["fields"]
@@ -96,11 +99,13 @@ def durable_mark(scan: Mapping[str, Any], successor: Mapping[str, Any] | None, w
     return max(marks)
 
 
-def weigh(scan: Mapping[str, Any], mark: int, *, misplaced: bool = False, successor_missing: bool = False) -> dict[str, bool]:
+def weigh(
+    scan: Mapping[str, Any], mark: int, *, misplaced: bool = False, successor_missing: bool = False
+) -> dict[str, bool]:
     """Turn what a scan found into the facts of the table.
 
-    `mark` is the durable mark. `misplaced`: the caller found that bytes belong elsewhere. `successor_missing`: the seal names a segment
-    that is not there.
+    `mark` is the durable mark. `misplaced`: the caller found that bytes belong elsewhere. `successor_missing`: the
+    seal names a segment that is not there.
     """
     faults = scan["faults"]
     header = scan["header"]
@@ -140,7 +145,9 @@ def lost_ordinals(scan: Mapping[str, Any], *, next_first: int | None) -> list[tu
         if fault["code"] not in _DAMAGE:
             continue
         first = fault["before"] + 1
-        last = fault["after"] - 1 if fault["after"] else (next_first - 1 if next_first else max(fault["ordinal"], first))
+        last = (
+            fault["after"] - 1 if fault["after"] else (next_first - 1 if next_first else max(fault["ordinal"], first))
+        )
         if first <= last:
             ranges.append((first, last))
     last_known = max([scan["last_ordinal"], *(fault["after"] for fault in scan["faults"])])

@@ -1,7 +1,7 @@
 """The segment files of one session folder: which there are, in which order, and how a new one is made.
 
-Owns: listing, ordering and durable creation. Invariants: a segment is counted once (compacted wins over raw); a new segment names its
-predecessor and appears whole or not at all. Must not know: locks, verdicts, what events mean.
+Owns: listing, ordering and durable creation. Invariants: a segment is counted once (compacted wins over raw); a new
+segment names its predecessor and appears whole or not at all. Must not know: locks, verdicts, what events mean.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def list_segments(directory: str) -> list[SegmentFile]:
 
 
 def _age(found: dict[tuple[int, str], SegmentFile]) -> Any:
-    """Return a sort key: first ordinal, and the number in the header where a crash left two segments with one first ordinal."""
+    """Return a sort key: first ordinal, and the number in the header where a crash left two segments with one first
+    ordinal."""
     firsts = [first for first, _ in found]
 
     def key(segment: SegmentFile) -> tuple[int, int]:
@@ -105,7 +106,9 @@ def first_fields(session_id: str, *, epoch: int = 1) -> dict[str, Any]:
     }
 
 
-def successor_fields(previous: Mapping[str, Any], *, length: int, ordinal: int, chain: bytes, epoch: int) -> dict[str, Any]:
+def successor_fields(
+    previous: Mapping[str, Any], *, length: int, ordinal: int, chain: bytes, epoch: int
+) -> dict[str, Any]:
     """Return the header fields of the segment that follows `previous`.
 
     `length` is the previous segment's logical length up to its last event, `ordinal` and `chain` its state there.
@@ -133,7 +136,9 @@ def create_segment(directory: str, fields: Mapping[str, Any]) -> str:
     path = os.path.join(directory, names.segment_name(fields["first_ordinal"], fields["segment_id"]))
     block = _core.encode_header(dict(fields))
     try:
-        disk.create_file(path, lambda descriptor: disk.write_all(descriptor, block + bytes(ZERO_STEP_MIN_BYTES - len(block)), 0))
+        disk.create_file(
+            path, lambda descriptor: disk.write_all(descriptor, block + bytes(ZERO_STEP_MIN_BYTES - len(block)), 0)
+        )
     except OSError as error:
         raise disk.translate(error, f"creating the segment {path}").at(segment=os.path.basename(path)) from error
     return path

@@ -1,7 +1,7 @@
 """A session: append events to it, read them back, follow it live.
 
-Owns: the raw level of the API - what an application calls with any event type. Invariants: an append returns only when the event has the
-durability asked for; readers need no lock. Must not know: frames, segments, SQL.
+Owns: the raw level of the API - what an application calls with any event type. Invariants: an append returns only
+when the event has the durability asked for; readers need no lock. Must not know: frames, segments, SQL.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from itertools import islice
 from turnlog import names
 from turnlog.errors import Closed, InvalidInput, Locked
 from turnlog.ids import parse_id
-from turnlog.log import Log
+from turnlog.log import Log, Window
 from turnlog.tail import Tail
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import TracebackType
-    from typing import Any
+    from typing import Any, Self
 
     from turnlog._core import Event, Receipt
     from turnlog.appender import Appender
@@ -46,15 +46,18 @@ class Session:
 
     # -- appending -------------------------------------------------------------------------------------------------
 
-    def append(self, type: str, payload: object, *, id: str | bytes | None = None, durability: str = DURABLE, raw: bool = False) -> Receipt:
+    def append(
+        self, type: str, payload: object, *, id: str | bytes | None = None, durability: str = DURABLE, raw: bool = False
+    ) -> Receipt:
         """Append one event and return its receipt.
 
-        `type` is a short dotted ASCII name, `payload` anything canonical JSON can hold, or bytes with `raw=True`. `durability="durable"`
-        returns after the event and all before it were synced; `"buffered"` after the operating system has it (synced within 100 ms). An `id` (UUID)
-        makes a retry safe: the same id with equal content returns the first receipt, with other content raises Conflict.
+        `type` is a short dotted ASCII name, `payload` anything canonical JSON can hold, or bytes with `raw=True`.
+        `durability="durable"` returns after the event and all before it were synced; `"buffered"` after the operating
+        system has it (synced within 100 ms). An `id` (UUID) makes a retry safe: the same id with equal content
+        returns the first receipt, with other content raises Conflict.
 
-        Raises InvalidPayload, InvalidType, InvalidId, PayloadTooLarge (nothing was written), NoSpace (rolled back, retry later), SyncFailed (reopen
-        the session), Locked, ReadOnly, Closed, WrongProcess.
+        Raises InvalidPayload, InvalidType, InvalidId, PayloadTooLarge (nothing was written), NoSpace (rolled back,
+        retry later), SyncFailed (reopen the session), Locked, ReadOnly, Closed, WrongProcess.
         """
         appender = self._appender or self._open_appender()
         try:
@@ -65,15 +68,17 @@ class Session:
 
     def append_many(
         self,
-        items: Iterable[tuple[str, object] | tuple[str, object, str | bytes | None] | tuple[str, object, str | bytes | None, bool]],
+        items: Iterable[
+            tuple[str, object] | tuple[str, object, str | bytes | None] | tuple[str, object, str | bytes | None, bool]
+        ],
         *,
         atomic: bool = False,
         durability: str = DURABLE,
     ) -> list[Receipt]:
         """Append several events with one write and one sync; each item is (type, payload[, id[, raw]]).
 
-        With `atomic=True` they become visible together or not at all, also after a crash. One invalid item means nothing is written. Raises what
-        `append` raises.
+        With `atomic=True` they become visible together or not at all, also after a crash. One invalid item means
+        nothing is written. Raises what `append` raises.
         """
         appender = self._appender or self._open_appender()
         if durability not in _LEVELS:
@@ -102,13 +107,14 @@ class Session:
     ) -> Iterator[Event]:
         """Iterate over the events with after < ordinal < before, as lazily decoded handles.
 
-        `reverse` gives the newest first, `types` only those types, `limit` at most so many. At an ordinal that cannot be served Damaged is raised; with
-        `on_damage="skip"` iteration goes on behind the damage and `damage()` of the log names it.
+        `reverse` gives the newest first, `types` only those types, `limit` at most so many. At an ordinal that cannot
+        be served Damaged is raised; with `on_damage="skip"` iteration goes on behind the damage and `damage()` of the
+        log names it.
         """
         log = self.log()
         wanted = None if types is None else frozenset(types)
         read = log.events_reversed if reverse else log.events
-        found = read(after=after, before=before, types=wanted, on_damage=on_damage)
+        found = read(Window(after, before, wanted, on_damage))
         return found if limit is None else islice(found, limit)
 
     def event(self, ordinal: int) -> Event:
@@ -120,7 +126,9 @@ class Session:
         message = f"the session has no event {ordinal}"
         raise NotFound(message, session=self.id, ordinal=ordinal)
 
-    def follow(self, *, after: int = 0, types: Iterable[str] | None = None, timeout_ms: int | None = None) -> Iterator[Event]:
+    def follow(
+        self, *, after: int = 0, types: Iterable[str] | None = None, timeout_ms: int | None = None
+    ) -> Iterator[Event]:
         """Iterate over the events after an ordinal and go on with new ones as they become durable, from any process.
 
         Ends when the session or store is closed in this process, or when nothing came for `timeout_ms`.
@@ -141,7 +149,9 @@ class Session:
             time.sleep(_POLL_S)
 
     def head(self) -> tuple[int, str]:
-        """Return (last ordinal, chain as hex): keep it elsewhere and `verify --expect` proves the history against it."""
+        """Return (last ordinal, chain as hex): keep it elsewhere and `verify --expect` proves the history against
+        it.
+        """
         appender = self._appender
         if appender is not None:
             appender.flush()
@@ -210,11 +220,13 @@ class Session:
         if appender is not None:
             appender.close()
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> Self:
         """Return the session."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Close the session."""
         self.close()
 
@@ -224,7 +236,8 @@ class Session:
 
 
 def _item(item: tuple[Any, ...]) -> tuple[str, object, bytes | None, bool]:
-    type_, payload, given, raw = (*item, None, False)[:4] if len(item) < 3 else (*item, False)[:4]  # noqa: PLR2004 - (type, payload, id, raw)
+    """Fill in what the caller left out of (type, payload, id, raw)."""
+    type_, payload, given, raw = (*item, *(None, False)[len(item) - 2 :])
     return type_, payload, None if given is None else parse_id(given), raw
 
 

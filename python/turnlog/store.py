@@ -1,8 +1,9 @@
 """The store: a folder of sessions, opened by any number of processes.
 
-Owns: `store.json`, the registry of sessions open in this process, the commit scheduler they share, live markers, and the thread that keeps the index
-near. Invariants: the log is the truth, the index may fail or vanish without an append noticing; closing is ordered (writers, index, markers,
-scheduler). Must not know: frames, SQL, what the events of an application mean.
+Owns: `store.json`, the registry of sessions open in this process, the commit scheduler they share, live markers, and
+the thread that keeps the index near. Invariants: the log is the truth, the index may fail or vanish without an append
+noticing; closing is ordered (writers, index, markers, scheduler). Must not know: frames, SQL, what the events of an
+application mean.
 """
 
 from __future__ import annotations
@@ -13,7 +14,17 @@ import time
 
 from turnlog import _core, disk, names
 from turnlog.appender import Appender
-from turnlog.errors import AmbiguousId, Closed, Damaged, IndexUnavailable, NewerFormat, ReadOnly, SessionNotFound, StoreNotFound, WrongProcess
+from turnlog.errors import (
+    AmbiguousId,
+    Closed,
+    Damaged,
+    IndexUnavailable,
+    NewerFormat,
+    ReadOnly,
+    SessionNotFound,
+    StoreNotFound,
+    WrongProcess,
+)
 from turnlog.ids import format_id, new_id, parse_id
 from turnlog.index import Index
 from turnlog.segments import list_segments
@@ -23,7 +34,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
-    from typing import Any
+    from typing import Any, Self
 
     from turnlog.errors import TurnlogError
 
@@ -66,8 +77,8 @@ class Store:
     ) -> Store:
         """Open the store at `path`, making it when it is not there (`create=False`: raise StoreNotFound instead).
 
-        `read_only` promises to write nothing at all, not even the index. `roll_bytes` is the size at which a segment is sealed. Raises
-        StoreNotFound, NewerFormat, Damaged (`store.json` unreadable), NoSpace, ReadOnly, Unsupported.
+        `read_only` promises to write nothing at all, not even the index. `roll_bytes` is the size at which a segment
+        is sealed. Raises StoreNotFound, NewerFormat, Damaged (`store.json` unreadable), NoSpace, ReadOnly, Unsupported.
         """
         disk.require_platform()
         folder = os.path.abspath(os.fspath(path))
@@ -92,8 +103,8 @@ class Store:
     ) -> Session:
         """Make a new session, open it for writing and append its `session.created` event.
 
-        `id` is a UUID of the caller's (default: a new one), `parent` the id of a session this one belongs to. Raises Conflict when the session
-        exists, NoSpace, ReadOnly, InvalidInput.
+        `id` is a UUID of the caller's (default: a new one), `parent` the id of a session this one belongs to. Raises
+        Conflict when the session exists, NoSpace, ReadOnly, InvalidInput.
         """
         session_id = format_id(new_id() if id is None else parse_id(id))
         if self.session_exists(session_id):
@@ -111,11 +122,16 @@ class Store:
         session = Session(self, session_id)
         session.attach(self._appender(session_id, new=True))
         self._sessions[session_id] = session
-        session.append("session.created", {key: value for key, value in payload.items() if value is not None}, durability=durability)
+        session.append(
+            "session.created",
+            {key: value for key, value in payload.items() if value is not None},
+            durability=durability,
+        )
         return session
 
     def session(self, id: str) -> Session:
-        """Return the session with this id, a unique prefix of it, or `"latest"`; reading takes no lock, the first append does.
+        """Return the session with this id, a unique prefix of it, or `"latest"`; reading takes no lock, the first
+        append does.
 
         Raises SessionNotFound, AmbiguousId.
         """
@@ -159,7 +175,9 @@ class Store:
         """Return the ids of all sessions, found on disk, in order of id; needs no index."""
         root = os.path.join(self.path, names.SESSIONS)
         shards = [name for name in _listing(root) if names.is_shard(name)]
-        return sorted(name for part in shards for name in _listing(os.path.join(root, part)) if names.is_session_id(name))
+        return sorted(
+            name for part in shards for name in _listing(os.path.join(root, part)) if names.is_session_id(name)
+        )
 
     def _with_prefix(self, prefix: str) -> list[str]:
         try:
@@ -185,7 +203,11 @@ class Store:
 
     def _heads(self) -> dict[str, dict[str, Any]]:
         """Return what the writers of this process have synced, by session id."""
-        return {session_id: head for session_id, session in list(self._sessions.items()) if (head := session.written_head()) is not None}
+        return {
+            session_id: head
+            for session_id, session in list(self._sessions.items())
+            if (head := session.written_head()) is not None
+        }
 
     def _project(self) -> None:
         """Keep the index near the log while sessions are open; runs in its own thread, beside the acknowledgements."""
@@ -197,7 +219,9 @@ class Store:
             except Closed:
                 return
             except Exception as error:  # noqa: BLE001 - kept for the next question to the index; a thread has nobody to raise to
-                self.index_error = error if isinstance(error, IndexUnavailable) else IndexUnavailable(f"projection failed: {error}")
+                self.index_error = (
+                    error if isinstance(error, IndexUnavailable) else IndexUnavailable(f"projection failed: {error}")
+                )
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -218,7 +242,9 @@ class Store:
                 appender = Appender.create(self.path, session_id, self._committer, roll_bytes=self._roll_bytes)
             else:
                 witness = self._witness(session_id)
-                appender = Appender.open(self.path, session_id, self._committer, roll_bytes=self._roll_bytes, witness=witness)
+                appender = Appender.open(
+                    self.path, session_id, self._committer, roll_bytes=self._roll_bytes, witness=witness
+                )
             if self._projector is None:
                 self._projector = threading.Thread(target=self._project, name="turnlog-projector", daemon=True)
                 self._projector.start()
@@ -256,7 +282,9 @@ class Store:
             self._committer.flush()
 
     def close(self) -> None:
-        """Close every session, catch the index up, remove the markers of what is complete, stop the threads; idempotent."""
+        """Close every session, catch the index up, remove the markers of what is complete, stop the threads;
+        idempotent.
+        """
         if self._closed:
             return
         if os.getpid() != self._pid:  # a forked child owns nothing of this
@@ -296,11 +324,13 @@ class Store:
             message = f"the store was opened in process {self._pid}; open it again in this one"
             raise WrongProcess(message, store=self.path)
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> Self:
         """Return the store."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Close the store."""
         self.close()
 

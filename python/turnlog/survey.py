@@ -1,7 +1,8 @@
 """A survey: reads the segments of one session and judges each, changing nothing.
 
-Owns: turning scans, headers, links between segments and the witness into verdicts and findings. Invariants: reads only; every finding names
-session, segment, offset and the ordinals concerned. Must not know: how damage is repaired or shown.
+Owns: turning scans, headers, links between segments and the witness into verdicts and findings. Invariants: reads
+only; every finding names session, segment, offset and the ordinals concerned. Must not know: how damage is repaired
+or shown.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ _EXPLANATIONS = {
 class SegmentReport:
     """What one segment holds and what its state is."""
 
-    def __init__(self, file: SegmentFile, scan: dict[str, Any], verdict: str, mark: int, lost: list[tuple[int, int]]) -> None:
+    def __init__(
+        self, file: SegmentFile, scan: dict[str, Any], verdict: str, mark: int, lost: list[tuple[int, int]]
+    ) -> None:
         """Keep the parts; `mark` is the durable mark, `lost` the inclusive ranges of ordinals that cannot be served."""
         self.file = file
         self.scan = scan
@@ -66,10 +69,24 @@ class SegmentReport:
         faults = self.scan["faults"]
         for fault in faults:
             ordinals = [fault["before"] + 1, fault["after"] - 1] if fault["after"] > fault["before"] + 1 else None
-            yield {**base, "code": fault["code"], "offset": fault["offset"], "end": fault["end"], "lost": ordinals, "detail": fault["detail"]}
+            yield {
+                **base,
+                "code": fault["code"],
+                "offset": fault["offset"],
+                "end": fault["end"],
+                "lost": ordinals,
+                "detail": fault["detail"],
+            }
         if not faults:
             lost = list(self.lost[0]) if self.lost else None
-            yield {**base, "code": "segment", "offset": self.scan["commit_end"], "end": self.scan["size"], "lost": lost, "detail": self.detail()}
+            yield {
+                **base,
+                "code": "segment",
+                "offset": self.scan["commit_end"],
+                "end": self.scan["size"],
+                "lost": lost,
+                "detail": self.detail(),
+            }
 
 
 def examine(
@@ -83,8 +100,8 @@ def examine(
 ) -> SegmentReport:
     """Scan one segment and judge it.
 
-    `successor` holds the next segment's header fields; `newest` says that there is no next one. Raises StorageError only when the file
-    cannot be opened; read errors become the verdict IO_ERROR.
+    `successor` holds the next segment's header fields; `newest` says that there is no next one. Raises StorageError
+    only when the file cannot be opened; read errors become the verdict IO_ERROR.
     """
     with _core.SegmentReader(file.path) as reader:
         scan = reader.scan(digests=digests)
@@ -116,7 +133,9 @@ def _moved(scan: Mapping[str, Any]) -> bool:
     return any(fault.get("misplaced", False) for fault in scan["faults"])
 
 
-def survey(directory: str, session_id: str, *, witness: Witness | None = None, digests: bool = False) -> Iterator[SegmentReport]:
+def survey(
+    directory: str, session_id: str, *, witness: Witness | None = None, digests: bool = False
+) -> Iterator[SegmentReport]:
     """Examine every segment of a session, oldest first, with the links between them."""
     files = list_segments(directory)
     headers = [header_fields(file) for file in files]
@@ -158,6 +177,10 @@ def link_findings(files: Sequence[SegmentFile], session_id: str) -> Iterator[dic
         if previous is not None and fields["prev_segment_id"] != previous["segment_id"]:
             lost = [previous["first_ordinal"], fields["first_ordinal"] - 1]
             missing = fields["segment_number"] - previous["segment_number"] - 1
-            detail = f"{missing} segment(s) before this one are missing" if missing > 0 else "this segment does not follow the one before it"
+            detail = (
+                f"{missing} segment(s) before this one are missing"
+                if missing > 0
+                else "this segment does not follow the one before it"
+            )
             yield {**base, "segment": file.name, "offset": 0, "end": 0, "lost": lost, "detail": detail}
         previous = fields

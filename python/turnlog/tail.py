@@ -1,12 +1,13 @@
 """Follows the growing end of a session's log, in this process or another one's.
 
-Owns: the position between two looks and the step from a sealed segment to its successor. Invariants: gap-free, no repeats, nothing is
-delivered that a crash could take back. Must not know: how often it is asked, who is told.
+Owns: the position between two looks and the step from a sealed segment to its successor. Invariants: gap-free, no
+repeats, nothing is delivered that a crash could take back. Must not know: how often it is asked, who is told.
 """
 
 from __future__ import annotations
 
 from turnlog import _core
+from turnlog.log import Window
 from turnlog.segments import SegmentFile, list_segments
 
 TYPE_CHECKING = False
@@ -53,11 +54,13 @@ class Tail:
         assert self._file is not None  # noqa: S101 - `look` entered a segment first
         reader = self._log.open_reader(self._file)
         end = self._log.shown_end(self._file, reader)
-        events, self._offset, self._ordinal, _, _, fault = reader.replay(self._offset, self._ordinal, end=end, limit=_BATCH)
+        events, self._offset, self._ordinal, _, _, fault = reader.replay(
+            self._offset, self._ordinal, end=end, limit=_BATCH
+        )
         if fault is not None and not events:
             others = [file for file in list_segments(self._log.directory) if file.prefix != self._file.prefix]
             following = next((file.first_ordinal for file in others if file.first_ordinal >= self._ordinal), None)
-            self._log.pass_damage(self._file, reader, fault, self._ordinal, following, "raise")
+            self._log.pass_damage(self._file, reader, fault, (self._ordinal, following), Window())
         return events
 
     def _step(self) -> bool:
