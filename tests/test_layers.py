@@ -24,7 +24,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("errors", "events", "ids", "names"),
     ("_core", "_native", "_pure", "disk", "sqlite"),
     ("projection", "recovery", "reduce"),
-    ("appender", "index", "index_query", "lock", "log", "segments", "survey"),
+    ("appender", "identity", "index", "index_query", "lock", "log", "segments", "survey", "tail"),
     ("session", "store"),
     ("__init__", "feed", "tools"),
     ("compact", "importers", "repair", "verify"),

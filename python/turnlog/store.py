@@ -10,19 +10,15 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 
-from turnlog import _core, disk, names
+from turnlog import _core, disk, identity, names
 from turnlog.appender import Appender
 from turnlog.errors import (
     AmbiguousId,
     Closed,
-    Damaged,
     IndexUnavailable,
-    NewerFormat,
     ReadOnly,
     SessionNotFound,
-    StoreNotFound,
     WrongProcess,
 )
 from turnlog.ids import format_id, new_id, parse_id
@@ -38,7 +34,6 @@ if TYPE_CHECKING:
 
     from turnlog.errors import TurnlogError
 
-FORMAT = 1
 _PROJECT_EVERY_S = 0.2
 _ID_DIGITS_MIN = 4
 
@@ -82,10 +77,7 @@ class Store:
         """
         disk.require_platform()
         folder = os.path.abspath(os.fspath(path))
-        identity = os.path.join(folder, names.STORE_FILE)
-        if not os.path.exists(identity):
-            _make(folder, allowed=create and not read_only)
-        _check(identity, folder)
+        identity.ensure(folder, create=create and not read_only)
         return cls(folder, read_only=read_only, roll_bytes=roll_bytes)
 
     # -- sessions --------------------------------------------------------------------------------------------------
@@ -337,50 +329,6 @@ class Store:
     def __repr__(self) -> str:
         """Show the path."""
         return f"<Store {self.path}>"
-
-
-def _make(folder: str, *, allowed: bool) -> None:
-    """Create the folders and `store.json`; a crash in between is finished by the next open."""
-    if not allowed:
-        message = f"there is no store at {folder}"
-        raise StoreNotFound(message, store=folder)
-    if os.path.exists(os.path.join(folder, names.INDEX)) or _listing(os.path.join(folder, names.SESSIONS)):
-        message = f"{folder} holds sessions but no {names.STORE_FILE}"
-        error = Damaged(message, store=folder)
-        error.next = ("sessionctl repair --store {store}",)
-        raise error
-    try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        for part in (names.SESSIONS, names.LIVE):
-            os.makedirs(os.path.join(folder, part), mode=0o700, exist_ok=True)
-        write_identity(folder)
-    except OSError as error:
-        raise disk.translate(error, f"creating the store {folder}").at(store=folder) from error
-
-
-def write_identity(folder: str) -> None:
-    """Write `store.json` durably, with a new store id."""
-    content = _core.canonical({"format": FORMAT, "store_id": format_id(new_id()), "created_us": time.time_ns() // 1000})
-    disk.create_file(os.path.join(folder, names.STORE_FILE), lambda descriptor: disk.write_all(descriptor, content, 0))
-
-
-def _check(identity: str, folder: str) -> None:
-    import json  # only here: start-up counts
-
-    try:
-        with open(identity, "rb") as file:
-            content = json.loads(file.read())
-        version = content["format"]
-    except (ValueError, KeyError, TypeError) as error:
-        message = f"{identity} is not readable as the identity of a store"
-        damaged = Damaged(message, store=folder)
-        damaged.next = ("sessionctl repair --store {store}",)
-        raise damaged from error
-    except OSError as error:
-        raise disk.translate(error, f"reading {identity}").at(store=folder) from error
-    if version != FORMAT:
-        message = f"the store has format {version}; this turnlog reads format {FORMAT}"
-        raise NewerFormat(message, store=folder)
 
 
 def _listing(path: str) -> list[str]:

@@ -1,0 +1,84 @@
+"""The identity of a store: `store.json`, which says that a folder is a store and in which format.
+
+Owns: making the folders of a new store and reading the identity of an existing one. Invariant: a folder that holds
+sessions is never taken for an empty one. Must not know: sessions' contents, the index.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from turnlog import _core, disk, names
+from turnlog.errors import Damaged, NewerFormat, StoreNotFound
+from turnlog.ids import format_id, new_id
+
+FORMAT = 1
+_DIRECTORY_MODE = 0o700
+_REPAIR = ("sessionctl repair --store {store}",)
+
+
+def ensure(folder: str, *, create: bool) -> None:
+    """Check the identity of the store in `folder`; with `create` make a store where there is none.
+
+    Raises StoreNotFound, NewerFormat, Damaged (sessions without a readable `store.json`), NoSpace, ReadOnly,
+    StorageError.
+    """
+    path = os.path.join(folder, names.STORE_FILE)
+    if not os.path.exists(path):
+        if _holds_sessions(folder):
+            raise _damaged(f"{folder} holds sessions but no {names.STORE_FILE}", folder)
+        if not create:
+            message = f"there is no store at {folder}"
+            raise StoreNotFound(message, store=folder)
+        _make(folder)
+    _check(path, folder)
+
+
+def write_identity(folder: str) -> None:
+    """Write `store.json` durably, with a new store id."""
+    content = _core.canonical({"format": FORMAT, "store_id": format_id(new_id()), "created_us": time.time_ns() // 1000})
+    disk.create_file(os.path.join(folder, names.STORE_FILE), lambda descriptor: disk.write_all(descriptor, content, 0))
+
+
+def _make(folder: str) -> None:
+    """Create the folders, then `store.json`; a crash in between is finished by the next open."""
+    try:
+        os.makedirs(folder, mode=_DIRECTORY_MODE, exist_ok=True)
+        for part in (names.SESSIONS, names.LIVE):
+            os.makedirs(os.path.join(folder, part), mode=_DIRECTORY_MODE, exist_ok=True)
+        write_identity(folder)
+    except OSError as error:
+        raise disk.translate(error, f"creating the store {folder}").at(store=folder) from error
+
+
+def _check(path: str, folder: str) -> None:
+    import json  # only here: start-up counts
+
+    try:
+        with open(path, "rb") as file:
+            content = json.loads(file.read())
+        version = content["format"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(f"{path} is not readable as the identity of a store", folder) from error
+    except OSError as error:
+        raise disk.translate(error, f"reading {path}").at(store=folder) from error
+    if not isinstance(version, int) or version < 1:
+        raise _damaged(f"{path} names the format {version!r}", folder)
+    if version > FORMAT:
+        message = f"the store has format {version}; this turnlog reads format {FORMAT}"
+        raise NewerFormat(message, store=folder)
+
+
+def _holds_sessions(folder: str) -> bool:
+    try:
+        shards = os.listdir(os.path.join(folder, names.SESSIONS))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return any(names.is_shard(name) for name in shards)
+
+
+def _damaged(message: str, folder: str) -> Damaged:
+    error = Damaged(message, store=folder)
+    error.next = _REPAIR
+    return error
