@@ -51,6 +51,25 @@ pub fn write_float(out: &mut Vec<u8>, value: f64) -> bool {
     true
 }
 
+/// Append an integer of 64 bits.
+pub fn write_small_integer(out: &mut Vec<u8>, value: i64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    let mut rest = value.unsigned_abs();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if value < 0 {
+        out.push(b'-');
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
 /// Append an integer of any size, given in two's complement, low byte first; return how many digits it has.
 pub fn write_integer(out: &mut Vec<u8>, bytes: &[u8]) -> usize {
     const STEP: u64 = 1_000_000_000;
@@ -178,41 +197,72 @@ const fn needs_escape(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
-/// Append UTF-8 text with the escapes of the form. Chunks are tested as a whole, which compiles to vector instructions; runs
-/// without escapes are copied in one piece.
-fn write_escaped(out: &mut Vec<u8>, bytes: &[u8]) {
+/// Append UTF-8 text with the escapes of the form.
+///
+/// A chunk is tested as a whole, which compiles to vector instructions; in a chunk that needs escapes they are found eight bytes at
+/// a time; runs without escapes are copied in one piece.
+fn write_escaped(out: &mut Vec<u8>, text: &[u8]) {
     let mut copied = 0;
-    let mut at = 0;
-    while at < bytes.len() {
-        let chunk = &bytes[at..bytes.len().min(at + CHUNK_BYTES)];
-        let found = chunk.iter().fold(false, |any, &byte| any | needs_escape(byte));
-        if found {
-            for (index, &byte) in chunk.iter().enumerate() {
-                if needs_escape(byte) {
-                    out.extend_from_slice(&bytes[copied..at + index]);
-                    write_escape(out, byte);
-                    copied = at + index + 1;
+    let mut escape_at = |out: &mut Vec<u8>, at: usize| {
+        out.extend_from_slice(&text[copied..at]);
+        write_escape(out, text[at]);
+        copied = at + 1;
+    };
+    let mut chunks = text.chunks_exact(CHUNK_BYTES);
+    let mut start = 0;
+    for chunk in chunks.by_ref() {
+        if chunk.iter().fold(false, |any, &byte| any | needs_escape(byte)) {
+            for (index, word) in chunk.chunks_exact(8).enumerate() {
+                let mut marks = escape_marks(bytes_of(word));
+                while marks != 0 {
+                    escape_at(out, start + index * 8 + (marks.trailing_zeros() / 8) as usize);
+                    marks &= marks - 1;
                 }
             }
         }
-        at += chunk.len();
+        start += CHUNK_BYTES;
     }
-    out.extend_from_slice(&bytes[copied..]);
+    for (index, &byte) in chunks.remainder().iter().enumerate() {
+        if needs_escape(byte) {
+            escape_at(out, start + index);
+        }
+    }
+    out.extend_from_slice(&text[copied..]);
+}
+
+/// The high bit of each byte of the word that needs an escape. Bytes are added to with their own high bit cleared, so that no carry
+/// passes from one to the next.
+const fn escape_marks(word: [u8; 8]) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x80 * ONES;
+    let word = u64::from_le_bytes(word);
+    let low = word & !HIGH;
+    let is_printable = low.wrapping_add(ONES * (0x80 - 0x20));
+    let is_no_quote = (low ^ (ONES * b'"' as u64)).wrapping_add(ONES * 0x7F);
+    let is_no_backslash = (low ^ (ONES * b'\\' as u64)).wrapping_add(ONES * 0x7F);
+    !((is_printable & is_no_quote & is_no_backslash) | word) & HIGH
+}
+
+fn bytes_of(word: &[u8]) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(word);
+    bytes
 }
 
 fn write_escape(out: &mut Vec<u8>, byte: u8) {
-    let letter = match byte {
-        0x08 => b'b',
-        0x09 => b't',
-        0x0A => b'n',
-        0x0C => b'f',
-        0x0D => b'r',
-        b'"' | b'\\' => byte,
+    let short = match byte {
+        0x08 => b"\\b",
+        0x09 => b"\\t",
+        0x0A => b"\\n",
+        0x0C => b"\\f",
+        0x0D => b"\\r",
+        b'"' => b"\\\"",
+        b'\\' => b"\\\\",
         _ => {
             out.extend_from_slice(b"\\u00");
             out.extend([HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
             return;
         }
     };
-    out.extend([b'\\', letter]);
+    out.extend_from_slice(short);
 }

@@ -1,20 +1,17 @@
-//! Frames and the chain: FORMAT.md sections 3 and 4.
+//! Frames: FORMAT.md section 3.
 //!
-//! Owns: the bytes of one frame, the conditions under which it is valid, digest, checksum and chain.
+//! Owns: the bytes of one frame and the conditions under which it is valid.
 //! Invariants: `encode_frame` only makes frames that `decode_frame_header` and `check_body` accept at that place; decoding checks
 //! every length before it is used and allocates nothing. Must not know: files, the order of frames, groups.
 
 use std::fmt;
 
-use sha2::{Digest as _, Sha256};
-use xxhash_rust::xxh3::xxh3_64_with_seed;
-
+pub use crate::chain::{chain_next, chain_start, checksum, digest};
 use crate::error::{Error, Result};
 use crate::format::{
-    CHAIN_TAG, CHAIN_VERSION, FLAGS_REQUIRED_UNKNOWN, FRAME_FIXED_BYTES, FRAME_HEADER_MAX_BYTES,
-    FRAME_HEADER_MIN_BYTES, FRAME_MAGIC, FRAME_TRAILER_BYTES, HEADER_BYTES, KIND_CLOSE, KIND_EVENT,
-    KIND_IGNORABLE, KIND_OPEN, KIND_REPAIR_NOTE, KIND_SEAL, KIND_SYNC_MARK, PAYLOAD_MAX_BYTES,
-    TYPE_MAX_BYTES,
+    FLAGS_REQUIRED_UNKNOWN, FRAME_FIXED_BYTES, FRAME_HEADER_MAX_BYTES, FRAME_HEADER_MIN_BYTES, FRAME_MAGIC,
+    FRAME_TRAILER_BYTES, HEADER_BYTES, KIND_CLOSE, KIND_EVENT, KIND_IGNORABLE, KIND_OPEN, KIND_REPAIR_NOTE,
+    KIND_SEAL, KIND_SYNC_MARK, PAYLOAD_MAX_BYTES, TYPE_MAX_BYTES,
 };
 
 /// Segment id (16) and offset (8) that go before the header bytes under the header checksum.
@@ -26,51 +23,35 @@ pub const TYPE_AT: usize = 105;
 
 /// All that goes into a frame, lengths and checksums excepted. `digest` is that of `payload`.
 #[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "most names are rows of FORMAT.md")]
 pub struct FrameFields<'a> {
-    /// FORMAT.md section 3, table of kinds.
     pub kind: u8,
-    /// FORMAT.md section 3, table of flags.
     pub flags: u16,
-    /// Epoch of the writer.
     pub epoch: u32,
-    /// Ordinal of the event; other kinds repeat the last event's.
     pub ordinal: u64,
-    /// Offset in the file known to be synced.
     pub durable_off: u64,
-    /// UUID; zero in control frames.
     pub event_id: [u8; 16],
-    /// Microseconds since 1970, UTC.
     pub time_us: u64,
-    /// SHA-256 of `payload`.
+    /// SHA-256 of `payload`; not checked.
     pub digest: [u8; 32],
     /// Event type; empty in control frames.
     pub type_name: &'a [u8],
-    /// The stored bytes.
     pub payload: &'a [u8],
 }
 
 /// A decoded, authentic frame header. The bytes of the type are at `TYPE_AT..TYPE_AT + type_length` of the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "most names are rows of FORMAT.md")]
 pub struct FrameHeader {
-    /// FORMAT.md section 3, table of kinds.
     pub kind: u8,
-    /// FORMAT.md section 3, table of flags.
     pub flags: u16,
-    /// Bytes of the payload, padding excluded.
     pub payload_length: u32,
-    /// Epoch of the writer.
     pub epoch: u32,
-    /// Ordinal of the event; other kinds repeat the last event's.
     pub ordinal: u64,
-    /// Offset in the file known to be synced when the frame was built.
     pub durable_off: u64,
-    /// UUID; zero in control frames.
     pub event_id: [u8; 16],
-    /// SHA-256 of the payload.
     pub digest: [u8; 32],
-    /// XXH3-64 of the payload, seeded by the segment.
     pub payload_checksum: u64,
-    /// Microseconds since 1970, UTC.
     pub time_us: u64,
     /// Bytes before the payload: 112..=176.
     pub header_length: usize,
@@ -138,62 +119,10 @@ impl fmt::Display for FrameFault {
     }
 }
 
-/// SHA-256.
-#[must_use]
-pub fn digest(data: &[u8]) -> [u8; 32] {
-    Sha256::digest(data).into()
-}
-
-/// XXH3-64.
-#[must_use]
-pub fn checksum(data: &[u8], seed: u64) -> u64 {
-    xxh3_64_with_seed(data, seed)
-}
-
 /// The seed of a segment's payload checksums: the first 8 bytes of its id as an integer.
 #[must_use]
 pub fn payload_seed(segment_id: &[u8; 16]) -> u64 {
     u64_at(segment_id, 0)
-}
-
-/// Chain 0 of a session; the last three are zero unless it is a fork.
-#[must_use]
-pub fn chain_start(
-    session_id: &[u8; 16],
-    parent_session_id: &[u8; 16],
-    fork_ordinal: u64,
-    parent_chain: &[u8; 32],
-) -> [u8; 32] {
-    Sha256::new()
-        .chain_update(CHAIN_TAG)
-        .chain_update(session_id)
-        .chain_update(parent_session_id)
-        .chain_update(fork_ordinal.to_le_bytes())
-        .chain_update(parent_chain)
-        .finalize()
-        .into()
-}
-
-/// The chain after the event with this ordinal, given the chain before it.
-#[must_use]
-pub fn chain_next(
-    chain: &[u8; 32],
-    ordinal: u64,
-    event_id: &[u8; 16],
-    time_us: u64,
-    digest: &[u8; 32],
-    type_name: &[u8],
-) -> [u8; 32] {
-    Sha256::new()
-        .chain_update(CHAIN_VERSION)
-        .chain_update(chain)
-        .chain_update(ordinal.to_le_bytes())
-        .chain_update(event_id)
-        .chain_update(time_us.to_le_bytes())
-        .chain_update(digest)
-        .chain_update(type_name)
-        .finalize()
-        .into()
 }
 
 /// Length in bytes of the frame that `encode_frame` makes of these lengths.

@@ -1,9 +1,10 @@
 //! The record core of turnlog. FORMAT.md is the home of every layout fact.
 //!
-//! Read in this order: `format` (numbers), `canon` (canonical bytes), `frame` and `header` (bytes of a segment). Imports only
+//! Read in this order: `format` (numbers), `canon` (canonical bytes), `chain`, `frame` and `header` (bytes of a segment). Imports only
 //! point that way; `py` alone names Python, so `cargo test --no-default-features` proves that the rest does without it.
 
 pub mod canon;
+pub mod chain;
 pub mod error;
 pub mod format;
 pub mod frame;

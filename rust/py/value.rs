@@ -11,7 +11,9 @@ use pyo3::exceptions::PyUnicodeEncodeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
-use crate::canon::{compare_keys, write_float, write_integer, write_string, write_units};
+use crate::canon::{
+    compare_keys, write_float, write_integer, write_small_integer, write_string, write_units,
+};
 use crate::error::Error;
 use crate::format::{DEPTH_MAX, INTEGER_MAX_DIGITS};
 
@@ -26,7 +28,7 @@ const PATH_KEY_MAX_CHARACTERS: usize = 32;
 /// `InvalidPayload` with the path to the offending value; `out` is then as before.
 pub(crate) fn canonical_into(value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
     let start = out.len();
-    let mut walk = Walk { out, entries: Vec::new(), key_bytes: Vec::new() };
+    let mut walk = Walk { out, entries: Vec::with_capacity(16), key_bytes: Vec::with_capacity(256) };
     walk.value(value, 0).map_err(|refusal| {
         out.truncate(start);
         match *refusal {
@@ -58,11 +60,12 @@ fn refuse(reason: impl Into<String>) -> Walked {
     Err(Box::new(Refusal::Value { reason: reason.into(), steps: Vec::new() }))
 }
 
-fn below(mut refusal: Box<Refusal>, step: impl FnOnce() -> Step) -> Box<Refusal> {
-    if let Refusal::Value { steps, .. } = &mut *refusal {
+/// Note the step that led to the value, if it was refused.
+fn below(mut walked: Walked, step: impl FnOnce() -> Step) -> Walked {
+    if let Err(Refusal::Value { steps, .. }) = walked.as_mut().map_err(|refusal| &mut **refusal) {
         steps.push(step());
     }
-    refusal
+    walked
 }
 
 /// A key, as a range of `Walk::key_bytes` in UTF-8, or as UTF-16 if it holds a lone surrogate.
@@ -133,7 +136,7 @@ impl<'py> Walk<'_, 'py> {
 
     fn integer(&mut self, integer: &Bound<'py, PyInt>) -> Walked {
         if let Ok(small) = integer.extract::<i64>() {
-            self.out.extend_from_slice(small.to_string().as_bytes());
+            write_small_integer(self.out, small);
             return Ok(());
         }
         // Through the type, because a subclass may have methods of its own.
@@ -167,7 +170,7 @@ impl<'py> Walk<'_, 'py> {
             if index > 0 {
                 self.out.push(b',');
             }
-            self.value(&item, depth + 1).map_err(|refusal| below(refusal, || Step(format!("[{index}]"))))?;
+            below(self.value(&item, depth + 1), || Step(format!("[{index}]")))?;
         }
         self.out.push(b']');
         Ok(())
@@ -189,8 +192,8 @@ impl<'py> Walk<'_, 'py> {
             }
             self.out.push(b':');
             let value = self.entries[at].value.clone();
-            self.value(&value, depth + 1)
-                .map_err(|refusal| below(refusal, || key_step(&self.key_bytes, &self.entries[at].key)))?;
+            let walked = self.value(&value, depth + 1);
+            below(walked, || key_step(&self.key_bytes, &self.entries[at].key))?;
         }
         self.out.push(b'}');
         self.entries.truncate(first);
