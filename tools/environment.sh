@@ -45,10 +45,14 @@ prepare_packages() {
 
 # Builds the native core in release mode; cargo does nothing when nothing changed.
 build_native() {
+    local log=$venv/native-build.log
     # one built for another interpreter or checkout would be found before the one built now
     rm -f "$root"/python/turnlog/_native*.so
-    (cd "$root" && VIRTUAL_ENV=$venv "$venv/bin/maturin" develop --release --quiet --skip-install) ||
+    printf 'building the native core (the first time takes a minute)\n' >&2
+    if ! (cd "$root" && VIRTUAL_ENV=$venv "$venv/bin/maturin" develop --release --skip-install) >"$log" 2>&1; then
+        cat "$log" >&2
         fail "the native core did not build; TURNLOG_CORE=pure does without it"
+    fi
     TURNLOG_CORE=native "$python" -c 'import turnlog._core' ||
         fail "the native core was built but does not load"
 }
