@@ -23,8 +23,9 @@ PACKAGE = ROOT / "python" / "turnlog"
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("errors", "events", "ids", "names"),
     ("_core", "_native", "_pure", "disk", "sqlite"),
-    ("projection", "recovery", "reduce"),
-    ("appender", "identity", "index", "index_query", "lock", "log", "segments", "survey", "tail"),
+    ("payload_fields", "projection", "recovery", "reduce"),
+    ("appender", "identity", "lock", "log", "segments", "survey", "tail"),
+    ("index", "index_catch_up", "index_file", "index_query", "index_read"),
     ("session", "store"),
     ("__init__", "feed", "tools"),
     ("compact", "importers", "repair", "verify"),
