@@ -1,0 +1,1 @@
+"""The benches; README.md beside this file has the menu."""
