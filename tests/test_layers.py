@@ -79,8 +79,10 @@ def test_the_pure_core_knows_only_the_errors(module: str) -> None:
     assert {part_of(name) for name in imports_of(module)} <= {"_pure", "errors"}
 
 
-def test_only_the_switch_names_the_native_core() -> None:
-    assert [module for module in MODULES if "_native" in set(imports_of(module))] in ([], ["_core"])
+@pytest.mark.parametrize("core", ["_native", "_pure"])
+def test_only_the_switch_names_a_core(core: str) -> None:
+    outside = [module for module in MODULES if part_of(module) != "_pure"]
+    assert [module for module in outside if core in map(part_of, imports_of(module))] == ["_core"]
 
 
 def test_an_import_inside_a_function_or_by_text_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
