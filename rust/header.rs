@@ -12,7 +12,8 @@ use crate::frame::{bytes_at, checksum, u32_at, u64_at};
 
 const CHECKSUM_AT: usize = HEADER_STRUCT_BYTES - 8;
 const NAME_AT: usize = 208;
-const NAME_BYTES: usize = 64;
+/// Length in bytes of the field `writer_name`.
+pub const WRITER_NAME_MAX_BYTES: usize = 64;
 
 /// The fields of a segment header, named as in FORMAT.md section 2.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +95,7 @@ pub struct DecodedHeader {
 #[must_use]
 pub fn encode_header(fields: &SegmentHeader) -> Vec<u8> {
     let name = fields.writer_name.as_bytes();
-    assert!(name.len() <= NAME_BYTES, "writer name is over the limit");
+    assert!(name.len() <= WRITER_NAME_MAX_BYTES, "writer name is over the limit");
     #[expect(clippy::cast_possible_truncation, reason = "4,096")]
     let header_length = HEADER_BYTES as u32;
     let mut copy = Vec::with_capacity(HEADER_STRUCT_BYTES);
@@ -119,7 +120,7 @@ pub fn encode_header(fields: &SegmentHeader) -> Vec<u8> {
     copy.extend_from_slice(&fields.fork_ordinal.to_le_bytes());
     copy.extend_from_slice(&fields.parent_chain);
     copy.extend_from_slice(name);
-    copy.resize(NAME_AT + NAME_BYTES, 0);
+    copy.resize(NAME_AT + WRITER_NAME_MAX_BYTES, 0);
     copy.extend_from_slice(&fields.min_writer.to_le_bytes());
     copy.resize(CHECKSUM_AT, 0);
     copy.extend_from_slice(&checksum(&copy, 0).to_le_bytes());
@@ -190,7 +191,7 @@ fn name_fault(first: &[u8], second: &[u8]) -> HeaderFault {
 }
 
 fn decode_copy(copy: &[u8]) -> SegmentHeader {
-    let name = &copy[NAME_AT..NAME_AT + NAME_BYTES];
+    let name = &copy[NAME_AT..NAME_AT + WRITER_NAME_MAX_BYTES];
     let name_length = name.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     SegmentHeader {
         format_major: u16::from_le_bytes(bytes_at(copy, 8)),

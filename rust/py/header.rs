@@ -11,7 +11,7 @@ use crate::format::{
     CANON_VERSION, CHECKSUM_ALGORITHM, DIGEST_ALGORITHM, FEATURES_READONLY_KNOWN, FEATURES_REQUIRED_KNOWN,
     FORMAT_MAJOR, FORMAT_MINOR, WRITER_LEVEL,
 };
-use crate::header::{self, DecodedHeader, SegmentHeader};
+use crate::header::{self, DecodedHeader, SegmentHeader, WRITER_NAME_MAX_BYTES};
 
 const NAMES: [&str; 22] = [
     "format_major",
@@ -137,6 +137,13 @@ fn bytes<const N: usize>(dict: &Bound<'_, PyDict>, field: &str) -> PyResult<Opti
     dict.get_item(field)?.map(|value| fixed(field, value.cast::<PyBytes>()?.as_bytes())).transpose()
 }
 
+/// The writer's name, cut at a character where its field ends.
 fn name(dict: &Bound<'_, PyDict>) -> PyResult<Option<String>> {
-    dict.get_item("writer_name")?.map(|value| Ok(value.cast::<PyString>()?.to_str()?.to_owned())).transpose()
+    let Some(value) = dict.get_item("writer_name")? else {
+        return Ok(None);
+    };
+    let mut name = value.cast::<PyString>()?.to_str()?.to_owned();
+    let end = (0..=WRITER_NAME_MAX_BYTES.min(name.len())).rev().find(|&end| name.is_char_boundary(end));
+    name.truncate(end.unwrap_or_default());
+    Ok(Some(name))
 }

@@ -1,0 +1,78 @@
+"""The single switch between the record cores.
+
+Owns: which core serves this process, by `TURNLOG_CORE`: `native` or `pure` force one, and its absence is then an error; without it
+the native core is used if it was built. Invariants: every other module takes the core's names from here; a core that was built
+but is broken or of another contract is an error, never a reason to fall back. Also passes on the numbers of the format.
+Must not know: what the cores do.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+
+from turnlog import _pure
+from turnlog._pure.format import HEADER_BYTES, KIND_OPEN, KIND_REPAIR_NOTE, ROLL_BYTES, WRITER_LEVEL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from turnlog._pure import (
+        CONTRACT,
+        IMPLEMENTATION,
+        canonical,
+        chain_next,
+        chain_start,
+        checksum,
+        decode_header,
+        digest,
+        encode_frame,
+        encode_header,
+    )
+
+_NATIVE = "turnlog._native"
+
+__all__ = [
+    "CONTRACT",
+    "HEADER_BYTES",
+    "IMPLEMENTATION",
+    "KIND_OPEN",
+    "KIND_REPAIR_NOTE",
+    "ROLL_BYTES",
+    "WRITER_LEVEL",
+    "canonical",
+    "chain_next",
+    "chain_start",
+    "checksum",
+    "decode_header",
+    "digest",
+    "encode_frame",
+    "encode_header",
+]
+
+
+def _choose() -> ModuleType:
+    wanted = os.environ.get("TURNLOG_CORE", "")
+    if wanted not in {"", "native", "pure"}:
+        raise ImportError(f"TURNLOG_CORE is {wanted!r}; it can be 'native', 'pure' or unset")
+    if wanted == "pure":
+        return _pure
+    try:
+        native = import_module(_NATIVE)
+    except ModuleNotFoundError as error:
+        if wanted == "native" or error.name != _NATIVE:
+            raise
+        return _pure
+    if getattr(native, "CONTRACT", None) != _pure.CONTRACT:
+        raise ImportError("the native core has another contract than the Python code; build it again: maturin develop -r")
+    return native
+
+
+def _take(core: ModuleType) -> None:
+    """Make the contract's names those of the core."""
+    for name in _pure.__all__:
+        globals()[name] = getattr(core, name)
+
+
+_take(_choose())
