@@ -1,9 +1,9 @@
 """The single switch between the record cores.
 
-Owns: which core serves this process, by `TURNLOG_CORE`: `native` or `pure` force one, and its absence is then an error; without it
-the native core is used if it was built. Invariants: every other module takes the core's names from here; a core that was built
-but is broken or of another contract is an error, never a reason to fall back. Also passes on the numbers of the format.
-Must not know: what the cores do.
+Owns: which core serves this process. `TURNLOG_CORE=native` or `=pure` forces one, and its absence is then an error;
+without it the native core is used if it was built. Also passes on numbers of the format.
+Invariants: every other module takes the core's names from here; a core that was built but is broken, or of another
+contract, is an error, never a reason to fall back. Must not know: what the cores do.
 """
 
 from __future__ import annotations
@@ -12,44 +12,15 @@ import os
 from importlib import import_module
 
 from turnlog import _pure
-from turnlog._pure.format import HEADER_BYTES, KIND_OPEN, KIND_REPAIR_NOTE, ROLL_BYTES, WRITER_LEVEL
+from turnlog._pure.format import *  # noqa: F403 - numbers of the format, for modules that need one
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from turnlog._pure import (
-        CONTRACT,
-        IMPLEMENTATION,
-        canonical,
-        chain_next,
-        chain_start,
-        checksum,
-        decode_header,
-        digest,
-        encode_frame,
-        encode_header,
-    )
+    from turnlog._pure import *  # noqa: F403 - the reference says which names there are and what their types are
 
 _NATIVE = "turnlog._native"
-
-__all__ = [
-    "CONTRACT",
-    "HEADER_BYTES",
-    "IMPLEMENTATION",
-    "KIND_OPEN",
-    "KIND_REPAIR_NOTE",
-    "ROLL_BYTES",
-    "WRITER_LEVEL",
-    "canonical",
-    "chain_next",
-    "chain_start",
-    "checksum",
-    "decode_header",
-    "digest",
-    "encode_frame",
-    "encode_header",
-]
 
 
 def _choose() -> ModuleType:
@@ -65,7 +36,9 @@ def _choose() -> ModuleType:
             raise
         return _pure
     if getattr(native, "CONTRACT", None) != _pure.CONTRACT:
-        raise ImportError("the native core has another contract than the Python code; build it again: maturin develop -r")
+        raise ImportError(
+            "the native core has another contract than the Python code; build it again: maturin develop -r"
+        )
     return native
 
 

@@ -1,7 +1,7 @@
 """Identifiers of sessions, segments, events and stores: UUIDs as 16 bytes, and as lower-case text for people.
 
-Owns: making, reading and writing them. Invariant: an id derived from the same parts is the same for ever. Must not know: any other
-module except errors. The standard library's uuid module would cost start-up time for nothing else.
+Owns: making, reading and writing them. Invariant: an id derived from the same parts is the same for ever.
+Must not know: any other module except errors. The standard library's uuid module would cost start-up time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The reference core: the contract of the record cores in Python, mirrored file by file in `rust/`.
 
-Owns: the list of the contract's names and where each lives. Invariant: `turnlog._native` has the same names. Names are imported when
-first asked for, so that a process on the native core pays nothing for this one.
+Owns: the list of the contract's names and where each lives. Invariant: `turnlog._native` has the same names.
+Names are imported when first asked for, so that a process on the native core pays nothing for this one.
 """
 
 from __future__ import annotations
@@ -48,6 +48,6 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    value: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     globals()[name] = value
-    return value  # type: ignore[no-any-return]  # getattr
+    return value

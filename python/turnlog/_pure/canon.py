@@ -1,8 +1,8 @@
 """Canonical JSON v1: FORMAT.md section 5.
 
 Owns: the one byte form of each value, and the path named in a refusal.
-Invariants: one value has one form; a refusal names the first offending value met in canonical order; classes and sentences equal
-those of `rust/py/value.rs`. Must not know: frames, files.
+Invariants: one value has one form; a refusal names the first offending value met in canonical order; classes and
+sentences equal those of `rust/py/value.rs`. Must not know: frames, files.
 Sources: RFC 8785; ECMAScript 2019 for numbers (`Number::toString`) and lone surrogates (`JSON.stringify`).
 """
 
@@ -29,7 +29,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _IDENTIFIER = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 
-class _Refusal(Exception):  # noqa: N818 - it never leaves this module
+class _Refusal(Exception):
     """A refused value, on its way up; each container adds its step."""
 
     def __init__(self, reason: str) -> None:
@@ -198,8 +198,8 @@ def _float(value: float) -> str:
     whole, _, fraction = mantissa.partition(".")
     digits = whole + fraction
     exponent = int(exponent_text)
-    if len(digits) <= exponent < 21:  # noqa: PLR2004 - ECMAScript writes up to 21 digits before the point
+    if len(digits) <= exponent < 21:  # ECMAScript writes up to 21 digits before the point
         return f"{sign}{digits}{'0' * (exponent + 1 - len(digits))}"
-    if -7 < exponent < 0:  # noqa: PLR2004 - and up to six zeros after it
+    if -7 < exponent < 0:  # and up to six zeros after it
         return f"{sign}0.{'0' * (-exponent - 1)}{digits}"
     return f"{sign}{mantissa}e{exponent:+d}"

@@ -1,6 +1,6 @@
 """Digest, checksum and chain: FORMAT.md section 4.
 
-Owns: what is put under each, and in which order. Must not know: how frames lie in a file; a chain needs the fields only.
+Owns: what is put under each, and in which order. Must not know: how frames lie in a file.
 """
 
 from __future__ import annotations
@@ -28,15 +28,19 @@ def chain_start(
     fork_ordinal: int = 0,
     parent_chain: bytes = bytes(32),
 ) -> bytes:
-    """Return chain 0 of a session; the last three are zero unless it is a fork. Raises ValueError for a wrong length."""
+    """Return chain 0 of a session; the last three are zero unless it is a fork. Raises ValueError (a length)."""
     check_length("session_id", session_id, 16)
     check_length("parent_session_id", parent_session_id, 16)
     check_length("parent_chain", parent_chain, 32)
-    return sha256(CHAIN_TAG + session_id + parent_session_id + fork_ordinal.to_bytes(8, "little") + parent_chain).digest()
+    return sha256(
+        CHAIN_TAG + session_id + parent_session_id + fork_ordinal.to_bytes(8, "little") + parent_chain
+    ).digest()
 
 
-def chain_next(chain: bytes, ordinal: int, event_id: bytes, time_us: int, digest: bytes, type: str) -> bytes:
-    """Return the chain after the event with this ordinal, given the chain before it. Raises ValueError for a wrong length."""
+def chain_next(  # noqa: PLR0917 - called once per event, always in the order of the format
+    chain: bytes, ordinal: int, event_id: bytes, time_us: int, digest: bytes, type: str
+) -> bytes:
+    """Return the chain after the event with this ordinal, given the chain before it. Raises ValueError (a length)."""
     check_length("chain", chain, 32)
     check_length("event_id", event_id, 16)
     check_length("digest", digest, 32)

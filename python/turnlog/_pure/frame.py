@@ -1,8 +1,8 @@
 """Frames: FORMAT.md section 3.
 
 Owns: the bytes of one frame and the conditions under which it is valid.
-Invariants: `encode_frame` only makes frames that `decode_frame_header` and `check_body` accept at that place; decoding checks every
-length before it is used. Must not know: files, the order of frames, groups.
+Invariants: `encode_frame` only makes frames that `decode_frame_header` and `check_body` accept at that place; decoding
+checks every length before it is used. Must not know: files, the order of frames, groups.
 """
 
 from __future__ import annotations
@@ -107,6 +107,17 @@ class FrameHeader:
         "type",
     )
 
+    kind: int
+    flags: int
+    payload_length: int
+    epoch: int
+    ordinal: int
+    durable_off: int
+    event_id: bytes
+    digest: bytes
+    payload_checksum: int
+    time_us: int
+
     def __init__(self, header: bytes) -> None:
         """Take the fields apart; `header` is the whole header, checked before."""
         (
@@ -130,8 +141,8 @@ class FrameHeader:
 
     def is_supported(self) -> bool:
         """Whether this version knows what to do with the frame; ignorable kinds count as known."""
-        is_known = self.kind in _KINDS_KNOWN or self.kind & KIND_IGNORABLE != 0
-        return is_known and self.flags & FLAGS_REQUIRED_UNKNOWN == 0
+        is_known = self.kind in _KINDS_KNOWN or bool(self.kind & KIND_IGNORABLE)
+        return is_known and not self.flags & FLAGS_REQUIRED_UNKNOWN
 
     def _values(self) -> tuple[object, ...]:
         return tuple(getattr(self, name) for name in self.__slots__)
@@ -162,7 +173,7 @@ def encode_frame(
     type: str,
     payload: bytes,
 ) -> bytes:
-    """Return the frame for `offset` of the segment. Raises InvalidType, PayloadTooLarge; ValueError for a wrong length or offset."""
+    """Return the frame for `offset` of the segment. Raises InvalidType, PayloadTooLarge; ValueError (a length)."""
     check_length("event_id", event_id, 16)
     check_length("segment_id", segment_id, 16)
     if not _is_place(offset):
@@ -205,8 +216,8 @@ def encode_frame(
 def decode_frame_header(data: bytes, segment_id: bytes, offset: int) -> FrameHeader | FrameFault:
     """Decode the header of the frame that begins `data` and lies at `offset` of the segment: conditions (1) to (6).
 
-    Payload and trailer may pass the end of `data`, which should hold 176 bytes or all that the file has. Returns the first
-    condition that does not hold; SHORT if the bytes end inside the header.
+    Payload and trailer may pass the end of `data`, which should hold 176 bytes or all that the file has. Returns the
+    first condition that does not hold; SHORT if the bytes end inside the header.
     """
     if not _is_place(offset):
         return FrameFault.PLACE
@@ -237,7 +248,7 @@ def decode_frame_header(data: bytes, segment_id: bytes, offset: int) -> FrameHea
 
 
 def check_body(data: bytes, header: FrameHeader, segment_id: bytes) -> FrameFault | None:
-    """Check conditions (6) to (8) of the frame that begins `data`, given its header; return the first that does not hold."""
+    """Check conditions (6) to (8) of the frame that begins `data`; return the first that does not hold."""
     if len(data) < header.frame_length:
         return FrameFault.SHORT
     payload_end = header.header_length + header.payload_length
@@ -260,7 +271,9 @@ def check_type(type_bytes: bytes) -> None:
 def check_payload_length(length: int) -> None:
     """Check the length of a caller's payload before it is stored. Raises PayloadTooLarge."""
     if length > PAYLOAD_MAX_BYTES:
-        raise PayloadTooLarge(f"the payload has {length} bytes, the limit is {PAYLOAD_MAX_BYTES}; store it as an artifact")
+        raise PayloadTooLarge(
+            f"the payload has {length} bytes, the limit is {PAYLOAD_MAX_BYTES}; store it as an artifact"
+        )
 
 
 def pad8(length: int) -> int:

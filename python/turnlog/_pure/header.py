@@ -1,7 +1,8 @@
 """The segment header: FORMAT.md section 2.
 
-Owns: its 4,096 bytes, and the answer what they are when they are not a sound header. Invariants: decoding never fails, it names the
-fault; a newer major or an unknown feature is believed only from a copy whose checksum holds. Must not know: files, frames.
+Owns: its 4,096 bytes, and the answer what they are when they are not a sound header.
+Invariants: decoding never fails, it names the fault; a newer major or an unknown feature is believed only from a copy
+whose checksum holds. Must not know: files, frames.
 """
 
 from __future__ import annotations
@@ -86,8 +87,8 @@ _TEXT_MODE = re.compile(rb"\x89TLG[\r\n]{1,3}\x1a[\r\n]")
 def encode_header(fields: dict[str, Any]) -> bytes:
     """Encode the header block: the struct twice, zeros between.
 
-    Fields of version numbers, predecessor and parent may be left out. A `writer_name` too long for its field is cut. Raises KeyError
-    for a missing field, ValueError for an unknown one or a wrong length.
+    Fields of version numbers, predecessor and parent may be left out, except `prev_chain`. A `writer_name` too long for
+    its field is cut. Raises KeyError for a missing field, ValueError for an unknown one or a wrong length.
     """
     for name in fields:
         if name not in _NAMES:
@@ -107,8 +108,8 @@ def encode_header(fields: dict[str, Any]) -> bytes:
 def decode_header(block: bytes) -> dict[str, Any]:
     """Say what the first 4,096 bytes of a file are; raises nothing.
 
-    Returns `fields` (of the first sound copy; with fault newer_major only its version numbers can be relied on), `fault`,
-    `degraded` (a bad copy, or bytes between the copies) and `read_only` (a feature or writer level forbids writing).
+    Returns `fields` (of the first sound copy; with fault newer_major only the version numbers can be relied on),
+    `fault`, `degraded` (a bad copy, or bytes between the copies) and `read_only` (a feature or level forbids writing).
     """
     block = block[:HEADER_BYTES]
     if len(block) < HEADER_BYTES or not any(block):
