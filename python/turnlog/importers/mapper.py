@@ -1,0 +1,306 @@
+"""The part of a mapper that does not depend on the product: lines in, typed events out.
+
+Owns: damaged, glued, torn and pretty-printed lines, a last line that grows, first and last time, counts, payload
+size, turns. Invariants: pure (no I/O, no clock); the same lines give the same events; every payload says where in the
+file it comes from; what was mapped once from a growing line is not mapped again. Must not know: stores, files, what a
+product's record means.
+"""
+
+from __future__ import annotations
+
+from turnlog.importers.lines import DECODE_BYTES_MAX, HEAD_BYTES, Line, decode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from turnlog.importers.lines import Decoded
+
+    Payload = dict[str, Any]
+    Event = tuple[str, Payload]
+
+FINDINGS_MAX = 1000
+"""Findings kept per file; all are counted and all are events."""
+
+LINE_BYTES_INLINE = 4 << 20
+STRING_CHARS_MAX = 64 << 10
+"""Events of a line above LINE_BYTES_INLINE carry only this much of a string: the line is stored beside them."""
+
+OPENERS = (b"{", b"[")
+
+
+class Facts:
+    """What a mapper has seen so far: counts, times and findings."""
+
+    __slots__ = ("damage", "findings", "first_time", "last_time", "lines", "max_time", "min_time", "records", "unknown")
+
+    def __init__(self) -> None:
+        """Start at nothing."""
+        self.lines = 0
+        self.records = 0
+        self.unknown: dict[str, int] = {}
+        self.damage: dict[str, int] = {}
+        self.findings: list[dict[str, Any]] = []
+        self.first_time: str | None = None
+        self.last_time: str | None = None
+        self.min_time: str | None = None
+        self.max_time: str | None = None
+
+    def saw_time(self, time: str) -> None:
+        """Widen the range of times; they compare as text because one product writes one form."""
+        if self.first_time is None or self.min_time is None or self.max_time is None:
+            self.first_time = self.min_time = self.max_time = time
+        self.last_time = time
+        self.min_time = min(self.min_time, time)
+        self.max_time = max(self.max_time, time)
+
+    def summary(self) -> Payload:
+        """Return the counts and times as they are stored at the end of an import."""
+        return {
+            "lines": self.lines,
+            "records": self.records,
+            "unknown": dict(self.unknown),
+            "damage": dict(self.damage),
+            "first_time": self.first_time,
+            "last_time": self.last_time,
+            "min_time": self.min_time,
+            "max_time": self.max_time,
+        }
+
+
+class Mapper:
+    """Feed it every line of one file in order, then call `finish`; feeding may go on when the file has grown."""
+
+    product = ""
+
+    def __init__(self) -> None:
+        """Start in front of line 1."""
+        self.facts = Facts()
+        self.turn: str | None = None
+        self.turn_inferred = False
+        self.time: str | None = None
+        self._out: list[Event] = []
+        self._at: Payload = {}
+        self._large = False
+        self._block: list[Line] = []
+        self._block_reported = False
+        self._tail: Line | None = None
+        self._tail_records = 0
+        self._tail_damaged = False
+
+    def feed(self, line: Line) -> list[Event]:
+        """Return the events of one line. The same number again: the last line has grown, `line` is all of it."""
+        if not line.data:
+            return []
+        self._out = []
+        tail, self._tail = self._tail, None
+        grown = tail is not None and tail.number == line.number
+        if not grown:
+            self.facts.lines += 1
+            self._tail_records, self._tail_damaged = 0, False
+        elif tail is not None and line.whole and not line.data[len(tail.data) :].strip():
+            return self._out
+        if not self._continues(line, grown=grown):
+            self._read(line)
+        if not line.ended:
+            self._tail = line
+        return self._out
+
+    def finish(self) -> list[Event]:
+        """Return what only the end of the input makes known. State is kept: more lines may follow."""
+        self._out = []
+        if self._block:
+            first = self._block[0]
+            length = sum(line.length for line in self._block)
+            self._damaged(first, "torn_tail", length=length, lines=len(self._block))
+            self._block_reported = True
+        self.close()
+        return self._out
+
+    def is_record(self, value: object) -> bool:
+        """Tell a record of this product from an object inside a torn one."""
+        raise NotImplementedError
+
+    def record(self, record: Payload) -> None:
+        """Map one record: call `emit` for each event."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Emit what is still open at the end of the input."""
+
+    def emit(self, kind: str, payload: Payload) -> None:
+        """Add an event of the record being mapped. Keys without a value are left out."""
+        body = {key: value for key, value in payload.items() if value is not None}
+        if self._large:
+            cut: list[str] = []
+            body = {key: _shortened(value, key, cut) for key, value in body.items()}
+            if cut:
+                body["cut"] = cut
+        if self.time is not None:
+            body.setdefault("time", self.time)
+        if self.turn is not None:
+            body.setdefault("turn", self.turn)
+        body.setdefault("source", self._at)
+        self._out.append((kind, body))
+
+    def place(self) -> Payload:
+        """Return where the current record is, for an event that is emitted later."""
+        return self._at
+
+    def unknown(self, kind: str) -> None:
+        """Count and mark a record of a type this mapper does not know; its line is kept as it is."""
+        self.facts.unknown[kind] = self.facts.unknown.get(kind, 0) + 1
+        self.emit("source.unknown", {"type": kind})
+
+    def start_turn(self, turn: str, payload: Payload, *, inferred: bool) -> None:
+        """Open a turn; one that is still open and was only inferred ends here."""
+        if self.turn is not None and self.turn_inferred:
+            self.end_turn("turn.completed", {"inferred": True})
+        self.turn, self.turn_inferred = turn, inferred
+        self.emit("turn.started", {**payload, "inferred": inferred or None})
+
+    def end_turn(self, kind: str, payload: Payload) -> None:
+        """Close the turn that is open, if any."""
+        self.emit(kind, payload)
+        self.turn, self.turn_inferred = None, False
+
+    def _continues(self, line: Line, *, grown: bool) -> bool:
+        """Take a line as part of a pretty-printed object; False when it is not."""
+        if grown and self._block:
+            self._block.pop()
+            if not self._block:
+                self._tail_damaged, self._block_reported = self._block_reported, False
+        text = line.data.strip() if line.whole and len(line.data) < HEAD_BYTES else b"."
+        if not self._block:
+            if text in OPENERS:
+                self._block = [line]
+            return bool(self._block)
+        opener = self._block[0].data.strip()
+        inside = line.whole and line.data[:1] in b' \t"' and sum(part.length for part in self._block) < DECODE_BYTES_MAX
+        closes = text.rstrip(b",") == (b"}" if opener == b"{" else b"]")
+        if not (inside or closes):
+            self._torn_block()
+            return False
+        self._block.append(line)
+        if closes and _indent(line.data) == _indent(self._block[0].data):
+            self._close_block()
+        return True
+
+    def _close_block(self) -> None:
+        """Read the lines of a pretty-printed object as one."""
+        block, first = self._block, self._block[0]
+        decoded = decode(b"".join(line.data for line in block).strip().rstrip(b","), self.is_record)
+        if decoded.code is None and len(decoded.records) == 1:
+            self._block = []
+            self._tail_damaged, self._block_reported = self._block_reported, False
+            self._mend(first)
+            length = sum(line.length for line in block)
+            self._finding("pretty_printed", first, length, f"one object over {len(block)} lines")
+            self._map(decoded, first)
+        elif block[-1].ended:
+            self._torn_block()
+
+    def _torn_block(self) -> None:
+        """Give up on a pretty-printed object: its lines are damage."""
+        block, self._block, self._block_reported = self._block, [], False
+        self._damaged(block[0], "torn", length=sum(line.length for line in block), lines=len(block))
+
+    def _read(self, line: Line) -> None:
+        """Map the records of one line and report its damage."""
+        self._large = line.length > LINE_BYTES_INLINE
+        if not line.whole:
+            head = line.data[:120].decode(errors="replace")
+            self._damaged(line, "oversized", length=line.length, head=head)
+            return
+        decoded = decode(line.data, self.is_record)
+        body = len(line.data.rstrip(b"\r\n"))
+        for note in dict.fromkeys(decoded.notes):
+            if note != "crlf" or "crlf" not in self.facts.damage:
+                self._finding(note, line, body, NOTES[note])
+        code = decoded.code
+        if code == "torn" and not line.ended and not decoded.records:
+            code = "torn_tail"
+        if code is None:
+            self._mend(line)
+        else:
+            self._damaged(
+                line, code, length=body, head=decoded.head or None, unread=decoded.unread, whole=len(decoded.records)
+            )
+            self._tail_damaged = True
+        self._map(decoded, line)
+
+    def _map(self, decoded: Decoded, line: Line) -> None:
+        """Map the records that were not mapped when the line was shorter."""
+        done, self._tail_records = self._tail_records, len(decoded.records)
+        for record, offset in decoded.records[done:]:
+            self.facts.records += 1
+            self._at = {"line": line.number, "offset": line.offset + offset}
+            self.time = None
+            if isinstance(record, dict):
+                self.record(record)
+            else:
+                self.unknown(f"({type(record).__name__})")
+        self._large = False
+
+    def _mend(self, line: Line) -> None:
+        """Say that a line reported as damaged at the end of the file is whole now."""
+        if self._tail_damaged:
+            self._tail_damaged = False
+            self._at = {"line": line.number, "offset": line.offset}
+            self.emit("source.mended", {})
+
+    def _damaged(
+        self,
+        line: Line,
+        code: str,
+        *,
+        length: int,
+        head: str | None = None,
+        unread: int | None = None,
+        whole: int = 0,
+        lines: int = 1,
+    ) -> None:
+        """Report bytes that could not be read, as an event and as a finding."""
+        self._at = {"line": line.number, "offset": line.offset}
+        self.time = None
+        several = lines if lines > 1 else None
+        self.emit(
+            "source.damaged",
+            {"code": code, "length": length, "whole_records": whole, "unread": unread, "head": head, "lines": several},
+        )
+        detail = f"{whole} whole records read" if whole else "nothing could be read"
+        self._finding(code, line, length, detail)
+
+    def _finding(self, code: str, line: Line, length: int, detail: str) -> None:
+        """Keep a finding for the report."""
+        self.facts.damage[code] = self.facts.damage.get(code, 0) + 1
+        if len(self.facts.findings) < FINDINGS_MAX:
+            self.facts.findings.append(
+                {"code": code, "line": line.number, "offset": line.offset, "length": length, "detail": detail}
+            )
+
+
+NOTES = {
+    "bom": "byte order mark in front of the record",
+    "crlf": "lines end in carriage return and line feed (first one)",
+    "not_a_number": "a number JSON cannot hold was kept as text",
+}
+
+
+def _indent(data: bytes) -> int:
+    """Count the white space in front of a line."""
+    return len(data) - len(data.lstrip(b" \t"))
+
+
+def _shortened(value: object, path: str, cut: list[str]) -> object:
+    """Return a copy without the tails of large strings; `cut` receives their paths."""
+    if isinstance(value, str):
+        if len(value) <= STRING_CHARS_MAX:
+            return value
+        cut.append(path)
+        return value[:STRING_CHARS_MAX]
+    if isinstance(value, dict):
+        return {key: _shortened(item, f"{path}.{key}", cut) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_shortened(item, f"{path}[{at}]", cut) for at, item in enumerate(value)]
+    return value
