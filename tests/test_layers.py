@@ -23,7 +23,7 @@ PACKAGE = ROOT / "python" / "turnlog"
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("errors", "events", "ids", "names"),
     ("_core", "_native", "_pure", "disk", "sqlite"),
-    ("payload_fields", "projection", "recovery", "reduce"),
+    ("payload_fields", "payload_fields", "projection", "recovery", "reduce"),
     ("appender", "identity", "lock", "log", "segments", "survey", "tail"),
     ("index", "index_catch_up", "index_file", "index_query", "index_read"),
     ("session", "store"),

@@ -1,0 +1,219 @@
+"""Brings the tables up to the logs: the one path for live indexing, for recovery after a crash and for a rebuild.
+
+Owns: which sessions are visited, and the writing of what the visits found. Invariants: a session's row, tags and
+witness change in one transaction, and only from the state that was read; a session nobody could have touched is not
+looked at. Must not know: how a log is read, how the database is opened, what callers ask.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from turnlog import names, sqlite
+from turnlog.errors import Locked
+from turnlog.index_read import SEGMENT_COLUMNS, Segment, Visit, read_on
+from turnlog.lock import SessionLock, is_locked
+from turnlog.projection import COLUMNS, SessionRow
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Any
+
+    import apsw
+
+    Heads = Mapping[str, Mapping[str, Any]]
+
+BATCH_SESSIONS = 256
+_SETTLED_NS = 100_000_000  # a folder changed this recently may change again within one tick of its clock
+_LIST_AGAIN = 0
+_REMOVED = -1
+
+_NAMES = ", ".join(COLUMNS)
+_LOAD = (
+    f"SELECT {_NAMES}, s.session, {', '.join(SEGMENT_COLUMNS)} "  # noqa: S608 - column names of this package
+    "FROM sessions AS s LEFT JOIN segments AS g ON g.session = s.session WHERE s.id = ? ORDER BY number DESC LIMIT 1"
+)
+_POSITION = (
+    "SELECT number, durable_off FROM sessions AS s LEFT JOIN segments AS g ON g.session = s.session "
+    "WHERE s.id = ? ORDER BY number DESC LIMIT 1"
+)
+_PUT_SESSION = (
+    f"INSERT INTO sessions (session, {_NAMES}) VALUES ({', '.join('?' * (len(COLUMNS) + 1))}) "  # noqa: S608 - same
+    f"ON CONFLICT (session) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in COLUMNS if name != 'id')}"
+)
+_PUT_SEGMENT = "INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_PUT_TAG = "INSERT OR REPLACE INTO tags VALUES (?, ?, ?, ?)"
+_PUT_SHARD = "INSERT OR REPLACE INTO shards VALUES (?, ?)"
+
+
+class Plan:
+    """What a catch-up has to look at."""
+
+    __slots__ = ("gone", "live", "shards", "visit")
+
+    def __init__(self) -> None:
+        """Start with nothing."""
+        self.visit: list[str] = []
+        self.gone: list[str] = []
+        self.live: set[str] = set()
+        self.shards: dict[str, int] = {}  # times of the shard folders that were listed
+
+
+def plan(
+    connection: apsw.Connection, store: str, moved: Iterable[str], heads: Heads, shards: Mapping[str, int]
+) -> Plan:
+    """Find the sessions that may have changed.
+
+    These are `moved` (those of `heads` that made progress), those with a marker of other processes, and those in a
+    shard folder whose time differs from `shards`.
+    """
+    found = Plan()
+    found.live = {name for name in _listing(os.path.join(store, names.LIVE)) if names.is_session_id(name)}
+    wanted = dict.fromkeys([*moved, *sorted(found.live - heads.keys())])
+    times = dict(_shard_times(os.path.join(store, names.SESSIONS)))
+    times.update(dict.fromkeys(shards.keys() - times.keys(), _REMOVED))
+    for shard, mtime_ns in times.items():
+        if mtime_ns != _LIST_AGAIN and shards.get(shard) == mtime_ns:
+            continue
+        listed = set(_listing(os.path.join(store, names.SESSIONS, shard)))
+        there = {name for name in listed if names.is_session_id(name) and names.shard(name) == shard}
+        known = {row[0] for row in connection.execute("SELECT id FROM sessions WHERE substr(id, 35) = ?", (shard,))}
+        wanted.update(dict.fromkeys(sorted(there - known)))
+        found.gone += known - there
+        found.shards[shard] = mtime_ns
+    found.visit = list(wanted)
+    return found
+
+
+def _shard_times(sessions: str) -> Iterator[tuple[str, int]]:
+    """Yield every shard folder with its time, or with 0 when it changed so recently that its time proves nothing."""
+    settled_ns = time.time_ns() - _SETTLED_NS
+    try:
+        descriptor = os.open(sessions, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    try:
+        for name in os.listdir(descriptor):
+            if names.is_shard(name):
+                mtime_ns = os.stat(name, dir_fd=descriptor).st_mtime_ns
+                yield name, mtime_ns if mtime_ns < settled_ns else _LIST_AGAIN
+    finally:
+        os.close(descriptor)
+
+
+def visits(connection: apsw.Connection, store: str, found: Plan, heads: Heads, *, sync: bool) -> Iterator[list[Visit]]:
+    """Read the planned sessions, in batches of those in which something was new. Raises StorageError, apsw.Error."""
+    for start in range(0, len(found.visit), BATCH_SESSIONS):
+        batch = []
+        for session_id in found.visit[start : start + BATCH_SESSIONS]:
+            visit = load(connection, session_id)
+            live = session_id in found.live
+            directory = names.session_dir(store, session_id)
+            if not read_on(visit, directory, head=heads.get(session_id), live=live, sync=sync):
+                if visit.key is not None:
+                    found.gone.append(session_id)
+                elif names.shard(session_id) in found.shards:
+                    found.shards[names.shard(session_id)] = _LIST_AGAIN  # no segment yet: it is being made or copied
+            elif visit.changed:
+                batch.append(visit)
+        yield batch
+
+
+def load(connection: apsw.Connection, session_id: str) -> Visit:
+    """Return what the tables hold of a session, or an empty start."""
+    count = len(COLUMNS)
+    for values in connection.execute(_LOAD, (session_id,)):
+        newest = Segment(*values[count + 1 :]) if values[count + 1] is not None else None
+        return Visit(SessionRow.from_values(values[:count]), newest, values[count])
+    return Visit(SessionRow(session_id))
+
+
+def write(connection: apsw.Connection, batch: Iterable[Visit]) -> set[str]:
+    """Store what visits found; return the ids of sessions that another process changed meanwhile: left for the next
+    catch-up.
+    """
+    skipped = set()
+    with sqlite.Immediate(connection):
+        key = connection.execute("SELECT coalesce(max(session), 0) FROM sessions").get
+        kept = []
+        for visit in batch:
+            if not _unmoved(connection, visit):
+                skipped.add(visit.row.id)
+                continue
+            if visit.key is None:
+                key += 1
+                visit.key = key
+            kept.append(visit)
+        connection.executemany(_PUT_SESSION, [(visit.key, *visit.row.values()) for visit in kept])
+        connection.executemany(
+            _PUT_SEGMENT, [(visit.key, *segment.columns()) for visit in kept for segment in visit.touched]
+        )
+        connection.executemany("DELETE FROM tags WHERE session = ?", [(visit.key,) for visit in kept])
+        connection.executemany(_PUT_TAG, [tag for visit in kept for tag in _tags(visit)])
+    return skipped
+
+
+def _unmoved(connection: apsw.Connection, visit: Visit) -> bool:
+    for number, durable_off in connection.execute(_POSITION, (visit.row.id,)):
+        stored = None if number is None else (number, durable_off)
+        return visit.key is not None and stored == visit.position()
+    return visit.key is None
+
+
+def _tags(visit: Visit) -> Iterator[tuple[str, int, str, int | None]]:
+    for tag in visit.row.tags:
+        yield tag, visit.row.last_activity_us, visit.row.id, visit.key
+
+
+def write_folders(connection: apsw.Connection, shards: Mapping[str, int], gone: Iterable[str]) -> None:
+    """Store the times of shard folders, and drop the sessions that are gone."""
+    with sqlite.Immediate(connection):
+        connection.executemany(_PUT_SHARD, list(shards.items()))
+        for session_id in gone:
+            for table in ("tags", "segments", "sessions"):
+                where = "session = (SELECT session FROM sessions WHERE id = ?)"
+                connection.execute(f"DELETE FROM {table} WHERE {where}", (session_id,))  # noqa: S608 - as above
+
+
+def fill(
+    connection: apsw.Connection, store: str, heads: Heads, progress: Callable[[int, int], None] | None, *, sync: bool
+) -> None:
+    """Catch an empty database up over the whole store; `progress` is called with (sessions done, sessions in all)."""
+    found = plan(connection, store, heads, heads, {})
+    done = 0
+    for batch in visits(connection, store, found, heads, sync=sync):
+        write(connection, batch)
+        done = min(done + BATCH_SESSIONS, len(found.visit))
+        if progress is not None:
+            progress(done, len(found.visit))
+    write_folders(connection, found.shards, ())
+
+
+def release_live(connection: apsw.Connection, store: str) -> None:
+    """Remove the markers of sessions that nobody writes, that ended in an orderly close and whose every event is in
+    the tables.
+    """
+    for session_id in _listing(os.path.join(store, names.LIVE)):
+        directory = names.session_dir(store, session_id)
+        if not names.is_session_id(session_id) or not os.path.isdir(directory) or is_locked(directory):
+            continue
+        try:
+            lock = SessionLock(directory)
+        except Locked:
+            continue  # opened just now
+        try:
+            visit = load(connection, session_id)
+            there = visit.key is not None and read_on(visit, directory, head=None, live=True, sync=False)
+            if there and visit.closed and not visit.changed:
+                os.unlink(names.live_path(store, session_id))
+        finally:
+            lock.release()
+
+
+def _listing(path: str) -> list[str]:
+    try:
+        return os.listdir(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
