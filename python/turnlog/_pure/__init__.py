@@ -10,14 +10,19 @@ from turnlog._pure.format import CONTRACT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from turnlog._pure.blocks import encode_table
     from turnlog._pure.canon import canonical
     from turnlog._pure.chain import chain_next, chain_start, checksum, digest
+    from turnlog._pure.event import Event
     from turnlog._pure.frame import encode_frame
     from turnlog._pure.header import decode_header, encode_header
+    from turnlog._pure.reader import SegmentReader
 
 IMPLEMENTATION = "pure"
 
 _HOMES = {
+    "Event": "event",
+    "SegmentReader": "reader",
     "canonical": "canon",
     "chain_next": "chain",
     "chain_start": "chain",
@@ -26,11 +31,14 @@ _HOMES = {
     "digest": "chain",
     "encode_frame": "frame",
     "encode_header": "header",
+    "encode_table": "blocks",
 }
 
 __all__ = [
     "CONTRACT",
     "IMPLEMENTATION",
+    "Event",
+    "SegmentReader",
     "canonical",
     "chain_next",
     "chain_start",
@@ -39,6 +47,7 @@ __all__ = [
     "digest",
     "encode_frame",
     "encode_header",
+    "encode_table",
 ]
 
 
