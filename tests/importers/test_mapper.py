@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from turnlog.importers import claude as claude_module
 from turnlog.importers import mapper as mapper_module
 from turnlog.importers.claude import ClaudeMapper
 from turnlog.importers.lines import read_lines
@@ -130,3 +131,14 @@ def test_events_of_a_large_line_carry_only_the_start_of_a_string(monkeypatch: py
     (found,) = payloads(json.dumps(long).encode() + b"\n", "message.user")
     assert found["content"] == [{"type": "text", "text": "0123456789"}]
     assert found["cut"] == ["content[0].text"]
+
+
+def test_a_record_that_no_rule_foresaw_is_unknown_and_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unforeseen(self: ClaudeMapper, record: dict[str, Any]) -> None:
+        self.emit("message.user", {})
+        raise KeyError("content")
+
+    monkeypatch.setitem(claude_module.MAPPINGS, "user", unforeseen)
+    kinds, mapper = fed(RECORD + b"\n")
+    assert kinds == ["source.unknown"]
+    assert [code for code, *_ in codes(mapper)] == ["unexpected_shape"]

@@ -8,7 +8,8 @@ for that message. Must not know: files, stores.
 
 from __future__ import annotations
 
-from turnlog.importers.claude_records import KNOWN_WITHOUT_EVENT, STARTS_TURN, text_of, usage_of, user_role
+from turnlog.importers.claude_records import KNOWN_WITHOUT_EVENT, STARTS_TURN, text_of, user_role
+from turnlog.importers.claude_steps import Steps
 from turnlog.importers.mapper import Mapper
 
 TYPE_CHECKING = False
@@ -25,20 +26,6 @@ SETTINGS = {
     "entrypoint": "entrypoint",
     "agentId": "agent",
 }
-NO_USAGE = {"input": 0, "output": 0, "cache_read": 0, "cache_write": 0}
-
-
-class Step:
-    """One model message while its lines arrive."""
-
-    __slots__ = ("at", "fields", "tokens", "usage")
-
-    def __init__(self) -> None:
-        """Start before the first line."""
-        self.tokens = -1
-        self.usage: dict[str, int] = {}
-        self.fields: Payload = {}
-        self.at: Payload = {}
 
 
 class ClaudeMapper(Mapper):
@@ -50,8 +37,7 @@ class ClaudeMapper(Mapper):
         """Start in front of line 1."""
         super().__init__()
         self._settings: Payload = {}
-        self._step: Step | None = None
-        self._reported: dict[str, dict[str, int]] = {}
+        self._steps = Steps()
         self._calls: dict[str, str] = {}
         self._summaries: dict[str, str] = {}
         self._sidechain_file: bool | None = None
@@ -76,7 +62,7 @@ class ClaudeMapper(Mapper):
         mapping = MAPPINGS.get(kind) if isinstance(kind, str) else None
         if mapping is not None:
             mapping(self, record)
-        elif kind not in KNOWN_WITHOUT_EVENT:
+        elif str(kind) not in KNOWN_WITHOUT_EVENT:
             self.unknown(str(kind))
 
     def close(self) -> None:
@@ -165,7 +151,7 @@ class ClaudeMapper(Mapper):
         said = []
         for block in blocks:
             kind = block.get("type") if isinstance(block, dict) else None
-            if kind in {"tool_use", "server_tool_use", "mcp_tool_use"}:
+            if kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
                 self._call(block, identity, lane)
             elif isinstance(kind, str) and kind.endswith("_tool_result"):
                 call = block.get("tool_use_id")
@@ -193,48 +179,27 @@ class ClaudeMapper(Mapper):
 
     def _grow_step(self, identity: str, record: Payload, message: Payload, lane: Payload) -> None:
         """Take usage and stop reason of one more line; a line of another message ends the one before."""
-        if self._step is not None and self._step.fields["step"] != identity:
+        if self._steps.identity != identity:
             self._end_step()
         model = message.get("model")
         if not lane["sidechain"] or self._sidechain_file:
             self.configure({"model": model})
-        step = self._step = self._step or Step()
-        tokens, usage = usage_of(message.get("usage"))
-        if tokens >= step.tokens:
-            step.tokens, step.usage = tokens, usage
-        stop = message.get("stop_reason") or step.fields.get("stop_reason")
-        step.fields = {
-            "step": identity,
-            "request": record.get("requestId"),
-            "model": model,
-            "stop_reason": stop,
-            "time": self.time,
-            **lane,
-        }
-        step.fields["turn"] = self.turn
-        step.at = self.place()
+        fields = {"request": record.get("requestId"), "model": model, "stop_reason": message.get("stop_reason"), **lane}
+        fields |= {"time": self.time, "turn": self.turn, "source": self.place()}
+        self._steps.grow(identity, message.get("usage"), fields)
 
     def _end_step(self) -> None:
-        """Report a message once. If it grew after it was reported, report what was added."""
-        step, self._step = self._step, None
-        if step is None:
-            return
-        identity = step.fields["step"]
-        before = self._reported.get(identity)
-        if before is not None and (step.usage == before or step.usage.get("output", 0) < before.get("output", 0)):
-            return
-        added = {name: count - (before or NO_USAGE).get(name, 0) for name, count in step.usage.items()}
-        self._reported[identity] = step.usage
-        self.emit(
-            "step.completed", {"usage": added, "again": before is not None or None, "source": step.at, **step.fields}
-        )
+        """Report the message that is over."""
+        if (report := self._steps.end()) is not None:
+            self.emit("step.completed", report)
 
     def system(self, record: Payload) -> None:
         """Map a system record by its subtype."""
         subtype = record.get("subtype")
         lane = self._lane(record)
-        if subtype in {"compact_boundary", "microcompact_boundary"}:
-            facts = record.get("compactMetadata") or record.get("microcompactMetadata") or {}
+        if subtype in ("compact_boundary", "microcompact_boundary"):
+            found = record.get("compactMetadata") or record.get("microcompactMetadata")
+            facts = found if isinstance(found, dict) else {}
             self.emit(
                 "context.compacted",
                 {

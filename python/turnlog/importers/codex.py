@@ -148,7 +148,7 @@ class CodexMapper(Mapper):
         """Map a tool call. Call ids come from the provider and may repeat, so a reader pairs in file order."""
         provider = name in PROVIDER_CALLS
         place = self.place()
-        call = payload.get("call_id") or payload.get("id") or f"line-{place['line']}-{place['offset']}"
+        call = str(payload.get("call_id") or payload.get("id") or f"line-{place['line']}-{place['offset']}")
         arguments = payload.get("action") if provider else payload.get(CALLS[name])
         fields = {
             "call_id": call,
@@ -168,7 +168,7 @@ class CodexMapper(Mapper):
         code, copied = (None if name == "tool_search_output" else exit_code(content)), None
         if code is None and (code := status.get("exit_code")) is not None:
             copied = True
-        failed = bool(code) or status.get("status") in {"failed", "declined"}
+        failed = bool(code) or status.get("status") in ("failed", "declined")
         fields = {"call_id": call, "kind": name, "content": content, "exit_code": code, "exit_code_copied": copied}
         fields["status"] = status.get("status")
         self.emit("tool.failed" if failed else "tool.completed", fields)

@@ -68,10 +68,10 @@ def envelope(record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the kind of a record (`event_msg/task_started`) and its payload, in every era."""
     kind, payload = record.get("type"), record.get("payload")
     if isinstance(payload, dict):
-        if kind in {"response_item", "event_msg"}:
+        if kind in ("response_item", "event_msg"):
             return f"{kind}/{payload.get('type')}", payload
         return str(kind), payload
-    if kind in RESPONSE_ITEMS:
+    if isinstance(kind, str) and kind in RESPONSE_ITEMS:
         return f"response_item/{kind}", record
     if kind is None and "record_type" in record:
         return f"record/{record['record_type']}", record

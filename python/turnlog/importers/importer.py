@@ -72,8 +72,8 @@ def import_file(store: Store, source: SourceFile, progress: Callable[[int], None
     run = Import(store, source, result, progress)
     try:
         with source.open() as stream:
-            known = run.compare(stream)
-        if known:
+            behind = run.compare(stream)
+        if behind:
             with source.open() as stream:
                 run.run(stream)
     except (Conflict, Damaged, Locked, NewerFormat) as error:
@@ -109,30 +109,32 @@ class Import:
         self.digest = hashlib.sha256()
 
     def compare(self, stream: BinaryIO) -> bool:
-        """Compare the file with the digests of the lines stored from it; False when it is refused."""
+        """Compare the file with the digests of the lines stored from it; False when nothing is to be done."""
         identity = str(self.result.session)
         if not self.store.session_exists(identity):
             return True
         self.session = self.store.session(identity)
+        last = None
         for event in self.session.events(types=("source.line", "source.imported")):
             self.complete = event.type == "source.imported"
             if self.complete:
+                last = event
                 continue
             if _digest(stream, event.size) != event.digest:
                 detail = "the file differs from what was imported from it before"
                 self.result.refuse("source_rewritten", detail, offset=self.stored)
                 return False
             self.stored += event.size
+        if self.complete and last is not None and not stream.read(1):
+            self.result.status = "unchanged"
+            self.result.lines = last.payload["lines"]
+            return False
         return True
 
     def run(self, stream: BinaryIO) -> None:
         """Append what is not stored yet."""
         lines = self._new_lines(self._guarded(read_lines(stream)))
         first = next(lines, None)
-        if first is None and self.complete:
-            self.result.status = "unchanged"
-            self.result.lines = self.mapper.facts.lines
-            return
         self.result.status = "imported" if self.session is None else "grown"
         lines = chain([] if first is None else [first], lines)
         known_findings = len(self.mapper.facts.findings)

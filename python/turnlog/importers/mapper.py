@@ -8,6 +8,7 @@ product's record means.
 
 from __future__ import annotations
 
+from turnlog.importers.facts import NOTES, Facts
 from turnlog.importers.lines import DECODE_BYTES_MAX, HEAD_BYTES, Line, decode
 
 TYPE_CHECKING = False
@@ -19,53 +20,11 @@ if TYPE_CHECKING:
     Payload = dict[str, Any]
     Event = tuple[str, Payload]
 
-FINDINGS_MAX = 1000
-"""Findings kept per file; all are counted and all are events."""
-
 LINE_BYTES_INLINE = 4 << 20
 STRING_CHARS_MAX = 64 << 10
 """Events of a line above LINE_BYTES_INLINE carry only this much of a string: the line is stored beside them."""
 
 OPENERS = (b"{", b"[")
-
-
-class Facts:
-    """What a mapper has seen so far: counts, times and findings."""
-
-    __slots__ = ("damage", "findings", "first_time", "last_time", "lines", "max_time", "min_time", "records", "unknown")
-
-    def __init__(self) -> None:
-        """Start at nothing."""
-        self.lines = 0
-        self.records = 0
-        self.unknown: dict[str, int] = {}
-        self.damage: dict[str, int] = {}
-        self.findings: list[dict[str, Any]] = []
-        self.first_time: str | None = None
-        self.last_time: str | None = None
-        self.min_time: str | None = None
-        self.max_time: str | None = None
-
-    def saw_time(self, time: str) -> None:
-        """Widen the range of times; they compare as text because one product writes one form."""
-        if self.first_time is None or self.min_time is None or self.max_time is None:
-            self.first_time = self.min_time = self.max_time = time
-        self.last_time = time
-        self.min_time = min(self.min_time, time)
-        self.max_time = max(self.max_time, time)
-
-    def summary(self) -> Payload:
-        """Return the counts and times as they are stored at the end of an import."""
-        return {
-            "lines": self.lines,
-            "records": self.records,
-            "unknown": dict(self.unknown),
-            "damage": dict(self.damage),
-            "first_time": self.first_time,
-            "last_time": self.last_time,
-            "min_time": self.min_time,
-            "max_time": self.max_time,
-        }
 
 
 class Mapper:
@@ -195,7 +154,7 @@ class Mapper:
             self._tail_damaged, self._block_reported = self._block_reported, False
             self._mend(first)
             length = sum(line.length for line in block)
-            self._finding("pretty_printed", first, length, f"one object over {len(block)} lines")
+            self.facts.found("pretty_printed", first, length, f"one object over {len(block)} lines")
             self._map(decoded, first)
         elif block[-1].ended:
             self._torn_block()
@@ -216,7 +175,7 @@ class Mapper:
         body = len(line.data.rstrip(b"\r\n"))
         for note in dict.fromkeys(decoded.notes):
             if note != "crlf" or "crlf" not in self.facts.damage:
-                self._finding(note, line, body, NOTES[note])
+                self.facts.found(note, line, body, NOTES[note])
         code = decoded.code
         if code == "torn" and not line.ended and not decoded.records:
             code = "torn_tail"
@@ -237,10 +196,20 @@ class Mapper:
             self._at = {"line": line.number, "offset": line.offset + offset}
             self.time = None
             if isinstance(record, dict):
-                self.record(record)
+                self._map_record(record, line)
             else:
                 self.unknown(f"({type(record).__name__})")
         self._large = False
+
+    def _map_record(self, record: Payload, line: Line) -> None:
+        """Map a record; one whose shape no rule foresaw becomes an unknown one, and the import goes on."""
+        before = len(self._out)
+        try:
+            self.record(record)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            del self._out[before:]
+            self.facts.found("unexpected_shape", line, line.length, f"{type(error).__name__}: {error}")
+            self.unknown(str(record.get("type")))
 
     def _mend(self, line: Line) -> None:
         """Say that a line reported as damaged at the end of the file is whole now."""
@@ -269,22 +238,7 @@ class Mapper:
             {"code": code, "length": length, "whole_records": whole, "unread": unread, "head": head, "lines": several},
         )
         detail = f"{whole} whole records read" if whole else "nothing could be read"
-        self._finding(code, line, length, detail)
-
-    def _finding(self, code: str, line: Line, length: int, detail: str) -> None:
-        """Keep a finding for the report."""
-        self.facts.damage[code] = self.facts.damage.get(code, 0) + 1
-        if len(self.facts.findings) < FINDINGS_MAX:
-            self.facts.findings.append(
-                {"code": code, "line": line.number, "offset": line.offset, "length": length, "detail": detail}
-            )
-
-
-NOTES = {
-    "bom": "byte order mark in front of the record",
-    "crlf": "lines end in carriage return and line feed (first one)",
-    "not_a_number": "a number JSON cannot hold was kept as text",
-}
+        self.facts.found(code, line, length, detail)
 
 
 def _indent(data: bytes) -> int:
