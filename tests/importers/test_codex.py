@@ -117,7 +117,7 @@ def test_files_without_envelopes_infer_their_turns() -> None:
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "two"}]},
     )
     assert [turn["inferred"] for turn in of(events, "turn.started")] == [True, True]
-    assert len(of(events, "turn.completed")) == 1
+    assert [turn.get("at_end") for turn in of(events, "turn.completed")] == [None, True]
     assert [message["kind"] for message in of(events, "message.user")] == ["synthetic", "prompt", "prompt"]
 
 
@@ -133,6 +133,17 @@ def test_a_file_that_is_one_object_is_read() -> None:
     data = json.dumps(document, indent=2).encode()
     events = [event for line in read_lines(io.BytesIO(data)) for event in mapper.feed(line)]
     assert [kind for kind, _ in events if kind.startswith("tool.")] == ["tool.proposed", "tool.completed"]
+
+
+def test_a_turn_without_an_end_is_interrupted_once() -> None:
+    mapper = CodexMapper()
+    data = b"".join(json.dumps(event("task_started", turn_id=name)).encode() + b"\n" for name in ("t1", "t2"))
+    events = [found for line in read_lines(io.BytesIO(data)) for found in mapper.feed(line)]
+    events += mapper.finish() + mapper.finish()
+    assert [(turn["turn"], turn.get("at_end")) for turn in of(events, "turn.interrupted")] == [
+        ("t1", None),
+        ("t2", True),
+    ]
 
 
 def test_turns_end_as_the_file_says() -> None:

@@ -61,6 +61,7 @@ def test_each_line_is_followed_by_its_events(desk: Desk) -> None:
         "turn.completed",
         "turn.started",
         "message.user",
+        "turn.completed",
         "source.imported",
     ]
 

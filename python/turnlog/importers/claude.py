@@ -280,9 +280,9 @@ class ClaudeMapper(Mapper):
     def tag(self, record: Payload) -> None:
         """Map a tag or a link to a pull request."""
         if record.get("type") == "pr-link":
-            self.emit("session.tagged", {"tag": f"pr:{record.get('prNumber')}", "url": record.get("prUrl")})
+            self.emit("session.tagged", {"tags": [f"pr:{record.get('prNumber')}"], "url": record.get("prUrl")})
         else:
-            self.emit("session.tagged", {"tag": record.get("tag")})
+            self.emit("session.tagged", {"tags": [record.get("tag")]})
 
 
 MAPPINGS = {

@@ -37,6 +37,7 @@ class Mapper:
         self.facts = Facts()
         self.turn: str | None = None
         self.turn_inferred = False
+        self._turn_paused = False
         self.time: str | None = None
         self._out: list[Event] = []
         self._at: Payload = {}
@@ -74,6 +75,8 @@ class Mapper:
             self._damaged(first, "torn_tail", length=length, lines=len(self._block))
             self._block_reported = True
         self.close()
+        # A transcript at rest runs nothing; what may follow in the same turn still names it.
+        self._pause_turn({"at_end": True})
         return self._out
 
     def is_record(self, value: object) -> bool:
@@ -112,16 +115,22 @@ class Mapper:
         self.emit("source.unknown", {"type": kind})
 
     def start_turn(self, turn: str, payload: Payload, *, inferred: bool) -> None:
-        """Open a turn; one that is still open and was only inferred ends here."""
-        if self.turn is not None and self.turn_inferred:
-            self.end_turn("turn.completed", {"inferred": True})
-        self.turn, self.turn_inferred = turn, inferred
+        """Open a turn; one that is still open ends here."""
+        self._pause_turn({})
+        self.turn, self.turn_inferred, self._turn_paused = turn, inferred, False
         self.emit("turn.started", {**payload, "inferred": inferred or None})
+
+    def _pause_turn(self, payload: Payload) -> None:
+        """Say that a turn without an end of its own is over."""
+        if self.turn is not None and not self._turn_paused:
+            self._turn_paused = True
+            kind = "turn.completed" if self.turn_inferred else "turn.interrupted"
+            self.emit(kind, {"inferred": True, **payload})
 
     def end_turn(self, kind: str, payload: Payload) -> None:
         """Close the turn that is open, if any."""
         self.emit(kind, payload)
-        self.turn, self.turn_inferred = None, False
+        self.turn, self.turn_inferred, self._turn_paused = None, False, False
 
     def _continues(self, line: Line, *, grown: bool) -> bool:
         """Take a line as part of a pretty-printed object; False when it is not."""
