@@ -79,7 +79,13 @@ def test_the_python_snippets_of_a_document_run_one_after_the_other(name: str, tm
     script = tmp_path / "snippets.py"
     script.write_text("\n".join(blocks(name, "python")), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, script],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
 

@@ -76,7 +76,8 @@ def differences(tree: ast.Module, module: Any) -> Iterator[str]:
 def _compare(node: ast.FunctionDef | ast.ClassDef, owner: Any, name: str) -> Iterator[str]:
     value = getattr(owner, node.name, None)
     if value is None:
-        yield f"{name} is missing"
+        if not _is_set_by_init(owner, node.name):
+            yield f"{name} is missing"
     elif isinstance(node, ast.ClassDef):
         yield from _compare_class(node, value)
     elif "property" in (getattr(decorator, "id", "") for decorator in node.decorator_list):
@@ -84,6 +85,12 @@ def _compare(node: ast.FunctionDef | ast.ClassDef, owner: Any, name: str) -> Ite
             yield f"{name} is a method, the stub says property"
     elif not node.name.startswith("__"):
         yield from _compare_parameters(name, stub_parameters(node), value)
+
+
+def _is_set_by_init(owner: Any, name: str) -> bool:
+    """Tell whether a class written in Python gives its instances the attribute."""
+    code = getattr(owner.__init__, "__code__", None)
+    return code is not None and name in code.co_names
 
 
 def _compare_class(node: ast.ClassDef, value: Any) -> Iterator[str]:
