@@ -1,0 +1,151 @@
+"""The store: made, found, refused, shared by handles, closed in order."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from turnlog import Store
+from turnlog.errors import (
+    AmbiguousId,
+    Closed,
+    Conflict,
+    Damaged,
+    NewerFormat,
+    ReadOnly,
+    SessionNotFound,
+    StoreNotFound,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FIRST = "0192f0c4-7a1b-7c3d-8e4f-0123456789ab"
+SECOND = "0192f0c4-7a1b-7c3d-8e4f-0123456789ac"
+
+
+def test_opening_makes_the_store_once(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store"):
+        identity = (tmp_path / "store" / "store.json").read_bytes()
+    with Store.open(tmp_path / "store"):
+        assert (tmp_path / "store" / "store.json").read_bytes() == identity
+    assert (tmp_path / "store").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_missing_store_is_not_made_when_that_was_not_asked(tmp_path: Path) -> None:
+    with pytest.raises(StoreNotFound):
+        Store.open(tmp_path / "store", create=False)
+    with pytest.raises(StoreNotFound):
+        Store.open(tmp_path / "store", read_only=True)
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"format":"one"}', b'{"format":0}', b"\xff\xfe"])
+def test_an_unreadable_identity_is_damage_with_a_next_command(tmp_path: Path, content: bytes) -> None:
+    Store.open(tmp_path / "store").close()
+    (tmp_path / "store" / "store.json").write_bytes(content)
+    with pytest.raises(Damaged) as caught:
+        Store.open(tmp_path / "store")
+    assert caught.value.next_commands() == [f"sessionctl repair --store {tmp_path / 'store'}"]
+
+
+def test_sessions_without_an_identity_are_not_taken_for_a_new_store(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store:
+        store.create()
+    (tmp_path / "store" / "store.json").unlink()
+    with pytest.raises(Damaged):
+        Store.open(tmp_path / "store")
+
+
+def test_a_newer_store_is_refused_and_left_alone(tmp_path: Path) -> None:
+    Store.open(tmp_path / "store").close()
+    (tmp_path / "store" / "store.json").write_text('{"format":2}')
+    before = sorted(os.listdir(tmp_path / "store"))
+    with pytest.raises(NewerFormat):
+        Store.open(tmp_path / "store")
+    assert sorted(os.listdir(tmp_path / "store")) == before
+
+
+def test_a_session_is_found_by_id_prefix_and_latest(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store:
+        store.create(id=FIRST).close()
+        assert store.session(FIRST.upper()).id == FIRST
+        assert store.session(FIRST[:8]).id == FIRST
+        assert store.session("latest").id == FIRST
+        store.create(id=SECOND).close()
+        assert store.session("latest").id == SECOND
+        with pytest.raises(AmbiguousId):
+            store.session(FIRST[:8])
+        with pytest.raises(SessionNotFound):
+            store.session("ffff")
+        with pytest.raises(SessionNotFound):
+            store.session("ab")
+
+
+def test_prefixes_work_without_an_index(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store:
+        store.create(id=FIRST).close()
+    (tmp_path / "store" / "index.db").unlink()
+    with Store.open(tmp_path / "store", read_only=True) as store:
+        assert store.session(FIRST[:8]).id == FIRST
+    assert not (tmp_path / "store" / "index.db").exists()
+
+
+def test_an_existing_session_is_not_created_again(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store:
+        store.create(id=FIRST)
+        with pytest.raises(Conflict):
+            store.create(id=FIRST)
+
+
+def test_two_handles_of_one_store_are_one_session(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store:
+        session = store.create()
+        assert store.session(session.id) is session
+
+
+def test_a_read_only_store_writes_nothing(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store:
+        store.create(id=FIRST, title="kept")
+    with Store.open(tmp_path / "store", read_only=True) as store:
+        assert [row["title"] for row in store.list()[0]] == ["kept"]
+        with pytest.raises(ReadOnly):
+            store.session(FIRST).append("note.written", {})
+        with pytest.raises(ReadOnly):
+            store.create()
+
+
+def test_closing_closes_the_sessions_and_removes_their_markers(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store")
+    session = store.create()
+    assert os.listdir(tmp_path / "store" / "live") == [session.id]
+    store.close()
+    store.close()
+    assert os.listdir(tmp_path / "store" / "live") == []
+    with pytest.raises(Closed):
+        session.append("note.written", {})
+    with pytest.raises(Closed):
+        store.create()
+
+
+def test_a_list_row_shows_what_the_events_say(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store:
+        session = store.create(title="first", cwd=tmp_path, model="model-a", tags=["x"])
+        session.append("session.renamed", {"title": "second"})
+        session.append("step.completed", {"usage": {"input": 10, "output": 3}})
+        rows, token = store.list(cwd=str(tmp_path), model="model-a", tag="x", text="secon")
+        assert token is None
+        assert [(row["id"], row["title"], row["events"]) for row in rows] == [(session.id, "second", 3)]
+        assert store.list(text="first")[0] == []
+
+
+def test_reopening_continues_the_same_segment_after_an_orderly_close(tmp_path: Path) -> None:
+    for _ in range(3):
+        with Store.open(tmp_path / "store") as store:
+            session = store.session(FIRST) if store.session_exists(FIRST) else store.create(id=FIRST)
+            session.append("note.written", {})
+    with Store.open(tmp_path / "store", read_only=True) as store:
+        assert [event.ordinal for event in store.session(FIRST).events()] == [1, 2, 3, 4]
+    assert len(list((tmp_path / "store").glob("sessions/*/*/*.seg"))) == 1
