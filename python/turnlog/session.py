@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from turnlog._core import Event, Receipt
     from turnlog.appender import Appender
+    from turnlog.errors import TurnlogError
     from turnlog.store import Store
 
 DURABLE = "durable"
@@ -64,7 +65,10 @@ class Session:
             durable = _LEVELS[durability]
         except KeyError:
             raise _unknown_level(durability) from None
-        return appender.append(type, payload, None if id is None else parse_id(id), durable=durable, raw=raw)
+        try:
+            return appender.append(type, payload, None if id is None else parse_id(id), durable=durable, raw=raw)
+        except Closed:
+            raise self._why_closed() from None
 
     def append_many(
         self,
@@ -86,7 +90,10 @@ class Session:
         full = [_item(item) for item in items]
         if not full:
             return []
-        return appender.append_many(full, durable=_LEVELS[durability], atomic=atomic)
+        try:
+            return appender.append_many(full, durable=_LEVELS[durability], atomic=atomic)
+        except Closed:
+            raise self._why_closed() from None
 
     def flush(self) -> None:
         """Return when everything appended so far is durable."""
@@ -161,7 +168,7 @@ class Session:
     def log(self) -> Log:
         """Return a reader over this session's segments."""
         if self._closed:
-            raise self._closed_error()
+            raise self._why_closed()
         return Log(names.session_dir(self._store.path, self.id), self.id, self._visible)
 
     def _visible(self) -> tuple[str, int] | None:
@@ -173,10 +180,6 @@ class Session:
     def attach(self, appender: Appender) -> None:
         """Give the session its open writer."""
         self._appender = appender
-
-    def is_writing(self) -> bool:
-        """Tell whether this process holds the session open for writing."""
-        return self._appender is not None
 
     def written_head(self) -> dict[str, Any] | None:
         """Return the writer's numbers, None when the session is not open for writing here."""
@@ -198,16 +201,17 @@ class Session:
     def _open_appender(self) -> Appender:
         with self._guard:
             if self._closed:
-                raise self._closed_error()
+                raise self._why_closed()
             if self._lock_error is not None:
                 raise self._lock_error
             if self._appender is None:
                 self._appender = self._store.appender(self.id)
             return self._appender
 
-    def _closed_error(self) -> Closed:
+    def _why_closed(self) -> TurnlogError:
+        """Return the reason the writer is gone: a lock that was lost, or an orderly close."""
         message = "the session is closed"
-        return Closed(message, session=self.id)
+        return self._lock_error or Closed(message, session=self.id)
 
     def close(self) -> None:
         """Flush, mark the orderly end, release the lock; idempotent."""

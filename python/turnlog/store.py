@@ -286,13 +286,12 @@ class Store:
         if self._projector is not None:
             self._projector.join()
         failures: list[BaseException] = []
-        written = [session.id for session in self._sessions.values() if session.is_writing()]
         for session in list(self._sessions.values()):
             try:
                 session.close()
             except Exception as error:  # noqa: BLE001 - the other sessions must still be closed; raised below
                 failures.append(error)
-        if written or self._index is not None:
+        if self._committer is not None or self._index is not None:
             self._finish_index()
         self._closed = True
         if self._committer is not None:

@@ -17,6 +17,8 @@ from turnlog.errors import Locked, WrongProcess
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from turnlog import Session
+
 OTHER = """
 import sys
 from turnlog import Store, Locked
@@ -30,11 +32,31 @@ with Store.open(sys.argv[1]) as store:
         sys.exit(error.exit_code)
 """
 
+ORPHAN = """
+import os, sys, time
+from turnlog import Store
+session = Store.open(sys.argv[1]).session(sys.argv[2])
+session.append("note.written", {})
+pid = os.fork()
+if pid == 0:
+    os.close(1)
+    time.sleep(30)
+    os._exit(0)
+print(pid, flush=True)
+os._exit(0)
+"""
+
 
 def other_process(path: Path, session_id: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", OTHER, str(path), session_id], capture_output=True, text=True, check=False
     )
+
+
+def append_for(seconds: int, session: Session) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        session.append("note.written", {}, durability="buffered")
 
 
 def test_a_second_process_reads_but_is_refused_and_told_who_writes(tmp_path: Path) -> None:
@@ -67,14 +89,10 @@ def test_a_forked_child_is_refused_and_leaves_the_parent_alone(tmp_path: Path) -
 
 
 def test_a_child_that_outlives_its_parent_does_not_keep_the_lock(tmp_path: Path) -> None:
-    script = (
-        "import os, sys, time\nfrom turnlog import Store\nstore = Store.open(sys.argv[1])\nsession = store.session(sys.argv[2])\n"
-        "session.append('note.written', {})\npid = os.fork()\nif pid == 0:\n    os.close(1)\n    time.sleep(30)\n    os._exit(0)\nprint(pid, flush=True)\nos._exit(0)\n"
-    )
     with Store.open(tmp_path / "store") as store:
         session_id = store.create().id
     done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path / "store"), session_id],
+        [sys.executable, "-c", ORPHAN, str(tmp_path / "store"), session_id],
         stdout=subprocess.PIPE,
         text=True,
         check=True,
@@ -92,7 +110,5 @@ def test_a_replaced_lock_file_stops_the_writer(tmp_path: Path) -> None:
         lock = next((tmp_path / "store").glob("sessions/*/*/LOCK"))
         lock.unlink()
         lock.touch()
-        deadline = time.monotonic() + 30
         with pytest.raises(Locked):
-            while time.monotonic() < deadline:
-                session.append("note.written", {}, durability="buffered")
+            append_for(30, session)
