@@ -6,7 +6,6 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from turnlog.ids import format_id, new_id
 
 from turnlog import Store
 from turnlog.errors import (
@@ -19,6 +18,7 @@ from turnlog.errors import (
     NotFound,
     PayloadTooLarge,
 )
+from turnlog.ids import format_id, new_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,0 +1,86 @@
+"""Memory is bounded: what works on a session of 1 GiB stays below 256 MiB. Measured as the peak RSS of a fresh
+process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from turnlog import IMPLEMENTATION, Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GIB = 1024**3
+LIMIT_KIB = 256 * 1024
+LINE = (
+    b'{"type":"user","uuid":"%032x","timestamp":"2026-03-01T10:00:00.000Z","message":{"role":"user","content":"%s"}}\n'
+)
+WORK = {
+    "verify": "from turnlog.verify import check_session\nassert check_session(path, session_id).ok",
+    "verify --full": "from turnlog.verify import check_session\nassert check_session(path, session_id, full=True).ok",
+    "rebuild-index": "from turnlog import Store\nwith Store.open(path) as store:\n    store.index().rebuild()",
+    "replay": (
+        "from turnlog import Store\nwith Store.open(path, read_only=True) as store:\n"
+        "    assert sum(len(event.payload['text']) for event in store.session(session_id).events(after=1)) > 2**29"
+    ),
+    "replay in reverse": (
+        "from turnlog import Store\nwith Store.open(path, read_only=True) as store:\n"
+        "    assert sum(1 for _ in store.session(session_id).events(reverse=True)) > 2**17"
+    ),
+    "compact": "from turnlog.compact import compact_session\nassert compact_session(path, session_id)['compacted'] > 10",
+}
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(1200),
+    pytest.mark.skipif(IMPLEMENTATION == "pure", reason="the bound is the native core's; the pure core takes minutes"),
+]
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Make a store with one session of 1 GiB."""
+    path = tmp_path_factory.mktemp("big") / "store"
+    text = os.urandom(3000).hex()
+    with Store.open(path) as store:
+        session = store.create(durability="buffered")
+        for start in range(0, GIB // 6000, 500):
+            batch = [("note.written", {"number": start + number, "text": text}) for number in range(500)]
+            session.append_many(batch, durability="buffered")
+        return path, session.id
+
+
+def peak_kib(code: str, path: Path, session_id: str) -> int:
+    """Run `code` in a fresh interpreter and return its peak RSS."""
+    script = f"import sys\npath, session_id = sys.argv[1:]\n{code}\n"
+    pid = os.posix_spawn(sys.executable, [sys.executable, "-c", script, str(path), session_id], os.environ)
+    _, status, usage = os.wait4(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    return usage.ru_maxrss
+
+
+@pytest.mark.parametrize("work", list(WORK))
+def test_work_on_a_session_of_a_gibibyte_stays_below_the_bound(big: tuple[Path, str], work: str) -> None:
+    assert peak_kib(WORK[work], *big) <= LIMIT_KIB
+
+
+def test_importing_a_file_of_a_gibibyte_stays_below_the_bound(tmp_path: Path) -> None:
+    source = tmp_path / "0192f0c4-7a1b-7c3d-8e4f-0123456789ab.jsonl"
+    text = os.urandom(3000).hex().encode()
+    with source.open("wb") as file:
+        for number in range(GIB // 6100):
+            file.write(LINE % (number, text))
+    code = (
+        "from turnlog.cli import main\nimport sys\n"
+        "sys.argv = ['sessionctl', '--store', path, 'import', 'claude', session_id]\n"
+        "try:\n    main()\nexcept SystemExit as done:\n    assert not done.code, done.code"
+    )
+    assert peak_kib(code, tmp_path / "store", str(source)) <= LIMIT_KIB
+
+
+def test_the_measurement_sees_a_process_that_takes_more(big: tuple[Path, str]) -> None:
+    assert peak_kib("kept = b'x' * 2**29", *big) > LIMIT_KIB
