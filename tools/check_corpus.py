@@ -10,12 +10,20 @@ Usage: python -m tools.check_corpus FOLDER
 from __future__ import annotations
 
 import hashlib
+import json
+import os
+import re
+import sys
+import tempfile
 from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from turnlog.importers.importer import import_path
+from turnlog.store import Store
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     Event = tuple[str, Any]
 
@@ -249,3 +257,47 @@ def _flattened(expected: dict[str, Any]) -> dict[str, Any]:
     else:
         known |= {f"tokens.{name}": expected["tokens"][name] for name in ("last_total", "decreases")}
     return known
+
+
+def check(folder: str) -> Iterator[str]:
+    """Import every home of the corpus into a store of its own, and yield what differs, one line each."""
+    with open(os.path.join(folder, "expected.json"), "rb") as file:
+        expected = json.load(file)
+    files = {name: facts for name, facts in expected["files"].items() if facts["kind"] in {"claude", "codex"}}
+    homes = sorted({re.split(r"/(?:projects|sessions|archived_sessions)/", name)[0] for name in files})
+    for home in homes:
+        yield from _check_paths([os.path.join(folder, home)], folder, files)
+    for link in expected["links"]:
+        if link["relation"] == "byte prefix":
+            paths = [os.path.join(folder, link[end]) for end in ("file", "of")]
+            yield from _check_paths(paths, folder, {link["of"]: files[link["of"]]})
+
+
+def _check_paths(paths: list[str], folder: str, files: dict[str, Any]) -> Iterator[str]:
+    """Import paths, one after the other, into a new store and compare the sessions with the facts of their files."""
+    with tempfile.TemporaryDirectory() as place, Store.open(place) as store:
+        results = [result for path in paths for result in import_path(store, path)]
+        for result in results:
+            name = os.path.relpath(result.path, folder).replace(os.sep, "/")
+            if name not in files:
+                continue
+            if result.session is None:
+                yield f"{name}: {result.status}, {result.findings}"
+                continue
+            events = [(event.type, event.payload) for event in store.session(result.session).events()]
+            found = differences(files[name], events)
+            print(
+                f"{result.status:9} {result.lines:6} lines {result.events:6} events {len(found):3} differences  {name}"
+            )
+            yield from (f"{name}: {line}" for line in found)
+
+
+def main() -> int:
+    """Check the folder named on the command line; return 1 when something differs."""
+    found = list(check(sys.argv[1]))
+    print("\n".join(found) or "no differences")
+    return min(1, len(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
