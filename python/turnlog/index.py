@@ -203,7 +203,7 @@ class Index:
             raise Closed("the index is closed")
         if self._connection is None:
             self._connection = self._open_reader() if self.read_only else self._open_writer()
-            self._shards = dict(self._connection.execute("SELECT shard, mtime_ns FROM shards"))
+            self._shards = index_catch_up.shard_times(self._connection)
         return self._connection
 
     def _open_writer(self) -> apsw.Connection:
@@ -228,7 +228,7 @@ class Index:
         except apsw.Error:
             return self._rebuild_in_memory({}, None)
         try:
-            current = is_current(reader.connection)
+            current = is_current(reader.connection, self.path)
         except (apsw.Error, IndexUnavailable):
             current = False
         if current:

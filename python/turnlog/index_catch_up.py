@@ -12,6 +12,7 @@ import time
 
 from turnlog import names, sqlite
 from turnlog.errors import Locked
+from turnlog.index_query import require_values
 from turnlog.index_read import SEGMENT_COLUMNS, Segment, Visit, read_on
 from turnlog.lock import SessionLock, is_locked
 from turnlog.projection import COLUMNS, SessionRow
@@ -121,10 +122,19 @@ def visits(connection: apsw.Connection, store: str, found: Plan, heads: Heads, *
         yield batch
 
 
+def shard_times(connection: apsw.Connection) -> dict[str, int]:
+    """Return the stored times of the shard folders."""
+    found = connection.execute("SELECT shard, mtime_ns FROM shards").fetchall()
+    for values in found:
+        require_values(values)
+    return dict(found)
+
+
 def load(connection: apsw.Connection, session_id: str) -> Visit:
     """Return what the tables hold of a session, or an empty start."""
     count = len(COLUMNS)
     for values in connection.execute(_LOAD, (session_id,)):
+        require_values(values[: count + 1])
         newest = Segment(*values[count + 1 :]) if values[count + 1] is not None else None
         return Visit(SessionRow.from_values(values[:count]), newest, values[count])
     return Visit(SessionRow(session_id))

@@ -63,12 +63,14 @@ def create_tables(connection: apsw.Connection) -> None:
         connection.pragma("user_version", SCHEMA_NUMBER)
 
 
-def is_current(connection: apsw.Connection) -> bool:
+def is_current(connection: apsw.Connection, path: str) -> bool:
     """Tell whether the database has this schema (else rebuild it). Raises IndexUnavailable for a newer one."""
+    if os.path.getsize(path) % connection.pragma("page_size"):
+        raise apsw.CorruptError("the database ends inside a page")  # SQLite would take the rest for zeros
     number = int(connection.pragma("user_version"))
     if number > SCHEMA_NUMBER:
         raise IndexUnavailable(
-            f"the index {connection.filename} has schema {number} of a newer turnlog; this one knows {SCHEMA_NUMBER}"
+            f"the index {path} has schema {number} of a newer turnlog; this one knows {SCHEMA_NUMBER}"
         )
     return number == SCHEMA_NUMBER
 
@@ -85,7 +87,7 @@ def open_current(path: str, *, busy_timeout_ms: int) -> apsw.Connection | None:
     except BROKEN:
         return None
     try:
-        usable = is_current(connection)
+        usable = is_current(connection, path)
     except BROKEN:
         usable = False
     except BaseException:
@@ -139,7 +141,7 @@ def _copied_into(path: str, scratch: apsw.Connection) -> bool:
     except BROKEN:
         return False
     try:
-        is_current(old)  # refuses a newer one
+        is_current(old, path)  # refuses a newer one
         sqlite.copy(scratch, old)
     except BROKEN:
         return False

@@ -8,6 +8,8 @@ do when it is broken.
 
 from __future__ import annotations
 
+import apsw
+
 from turnlog.errors import InvalidInput
 from turnlog.projection import COUNT_MAX, DELETED, STATES, stored_text
 
@@ -15,8 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
-
-    import apsw
 
 LIST_MAX = 10_000
 SHOWN = (
@@ -147,7 +147,14 @@ def newest_witness(connection: apsw.Connection, session_id: str) -> dict[str, An
     return None
 
 
+def require_values(values: Sequence[Any]) -> None:
+    """Raise apsw.CorruptError where a column that cannot be null is: SQLite reads a zeroed page as nulls."""
+    if None in values:
+        raise apsw.CorruptError("a row holds nulls where none were stored")
+
+
 def _shown(values: Sequence[Any]) -> dict[str, Any]:
+    require_values(values)
     row = dict(zip(SHOWN, values, strict=True))
     row["tags"] = row["tags"].split("\n") if row["tags"] else []
     row["damaged"] = bool(row["damaged"])

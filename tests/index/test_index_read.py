@@ -1,0 +1,237 @@
+"""Reading a log for the index: what may become a witness, and what damage does to a row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.index.logs import Logs, session_id
+from turnlog import index_catch_up
+
+if TYPE_CHECKING:
+    from turnlog.index import Index
+
+A = session_id(1)
+
+
+def assert_witness_is_durable(logs: Logs, index: Index) -> None:
+    """The rule: a witness promises nothing that the writer has not synced."""
+    witness, head = index.witness(A), logs.heads()[A]
+    assert witness is not None
+    assert witness["durable_off"] <= head["durable"]
+    assert witness["ordinal"] <= head["durable_ordinal"]
+
+
+def write_buffered(logs: Logs) -> None:
+    logs.create(A)
+    for number in range(5):
+        logs.append(A, "message.user", {"content": f"{number}"}, durable=False)
+    head = logs.heads()[A]
+    assert (head["durable_ordinal"], head["ordinal"]) == (1, 6)
+
+
+def test_events_that_are_not_synced_stay_out_of_row_and_witness(logs: Logs) -> None:
+    index = logs.index()
+    write_buffered(logs)
+    index.catch_up(logs.heads())
+    assert_witness_is_durable(logs, index)
+    row = index.get(A)
+    assert row is not None
+    assert row["head_ordinal"] == 1
+    logs.open[A].flush()
+    index.catch_up(logs.heads())
+    witness, head = index.witness(A), logs.heads()[A]
+    assert witness is not None
+    assert (witness["ordinal"], witness["chain"]) == (6, head["durable_chain"])
+    assert witness["durable_off"] == head["durable"]
+    index.close()
+
+
+def test_control_a_projection_that_forgets_the_rule_is_caught(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = index_catch_up.read_on
+
+    def forgetful(visit: Any, directory: str, *, head: Any, live: bool, sync: bool) -> bool:
+        return real(visit, directory, head=None, live=live, sync=False)
+
+    monkeypatch.setattr(index_catch_up, "read_on", forgetful)
+    index = logs.index()
+    write_buffered(logs)
+    index.catch_up(logs.heads())
+    with pytest.raises(AssertionError):
+        assert_witness_is_durable(logs, index)
+    index.close()
+
+
+class Spy:
+    """Counts the syncs of segment readers."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from turnlog import _core, index_read
+
+        self.syncs = 0
+        spy = self
+
+        class Reader(_core.SegmentReader):  # type: ignore[misc, unused-ignore]
+            def sync(self) -> None:
+                spy.syncs += 1
+                super().sync()
+
+        monkeypatch.setattr(index_read._core, "SegmentReader", Reader)
+
+
+def test_the_log_of_a_foreign_writer_is_synced_before_its_witness_is_stored(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = logs.index()
+    write_buffered(logs)
+    spy = Spy(monkeypatch)
+    index.catch_up()  # as another process would: it has no head to ask
+    assert spy.syncs == 1
+    witness = index.witness(A)
+    assert witness is not None
+    assert witness["ordinal"] == 6
+    index.catch_up()
+    assert spy.syncs == 1
+    index.close()
+
+
+def test_a_session_that_was_closed_needs_no_sync(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_buffered(logs)
+    logs.close(A)
+    spy = Spy(monkeypatch)
+    index = logs.index()
+    index.catch_up()
+    assert spy.syncs == 0
+    assert index.witness(A) is not None
+    index.close()
+
+
+def test_a_killed_session_is_not_damaged(logs: Logs) -> None:
+    write_buffered(logs)
+    logs.kill(A)
+    path = logs.segment(A)
+    content = path.read_bytes().rstrip(b"\0")
+    path.write_bytes(content[:-40] + bytes(4_096))  # the last write reached the disk in part
+    index = logs.index()
+    row = index.get(A)
+    assert row is not None
+    assert (row["damaged"], row["head_ordinal"]) == (False, 5)
+    logs.resume(A, index)
+    logs.append(A, "message.user", {"content": "again"})
+    index.catch_up(logs.heads())
+    row = index.get(A)
+    assert row is not None
+    assert (row["damaged"], row["head_ordinal"], row["messages"]) == (False, 6, 5)
+    index.close()
+
+
+def closed_session(logs: Logs) -> None:
+    logs.create(A, title="t")
+    for number in range(5):
+        logs.append(A, "message.user", {"content": f"number {number} " * 20})
+    logs.close(A)
+
+
+def test_events_behind_damage_are_still_counted(logs: Logs) -> None:
+    closed_session(logs)
+    path = logs.segment(A)
+    content = bytearray(path.read_bytes())
+    content[content.index(b"number 2")] ^= 1
+    path.write_bytes(content)
+    logs.marker(A).unlink()
+    index = logs.index()
+    row = index.get(A)
+    assert row is not None
+    assert (row["damaged"], row["messages"], row["head_ordinal"], row["head_chain"]) == (True, 4, 6, "")
+    index.close()
+
+
+def test_a_cut_log_keeps_the_witness_that_proves_the_loss(logs: Logs) -> None:
+    closed_session(logs)
+    index = logs.index()
+    before = index.witness(A)
+    path = logs.segment(A)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: whole.index(b"number 3") & ~4_095])
+    assert index.catch_up() == 1
+    row = index.get(A)
+    assert row is not None
+    assert row["damaged"] is True
+    assert index.witness(A) == before
+    index.close()
+
+
+def test_a_lost_segment_keeps_the_witness_that_proves_the_loss(logs: Logs) -> None:
+    logs.create(A)
+    for _ in range(4):
+        logs.append(A, "custom.big", {"text": "x" * 40_000})
+    logs.close(A)
+    index = logs.index()
+    before = index.witness(A)
+    assert before is not None
+    assert before["segment_number"] > 1
+    logs.segment(A).unlink()
+    index.catch_up()
+    row = index.get(A)
+    assert row is not None
+    assert row["damaged"] is True
+    assert index.witness(A) == before
+    index.close()
+
+
+@pytest.mark.parametrize("content", [b"", bytes(4_096), b"not a segment" * 400])
+def test_a_session_without_a_readable_segment_is_listed_as_damaged(logs: Logs, content: bytes) -> None:
+    closed_session(logs)
+    logs.segment(A).write_bytes(content)
+    index = logs.index()
+    assert [(row["id"], row["damaged"]) for row in index.list()[0]] == [(A, True)]
+    index.close()
+
+
+def test_a_session_in_another_ones_folder_is_damage(logs: Logs) -> None:
+    closed_session(logs)
+    other = session_id(2)
+    logs.session_folder(A).rename(logs.session_folder(other))
+    index = logs.index()
+    assert [(row["id"], row["damaged"], row["events"]) for row in index.list()[0]] == [(other, True, 0)]
+    index.close()
+
+
+def test_a_folder_without_a_segment_is_no_session_yet(logs: Logs) -> None:
+    folder = logs.session_folder(A)
+    folder.mkdir(parents=True)
+    index = logs.index()
+    assert index.list()[0] == []
+    other = session_id(2)
+    logs.create(other)
+    logs.close(other)
+    index.catch_up()
+    logs.segment(other).rename(folder / logs.segment(other).name)
+    index.catch_up()
+    assert A in [row["id"] for row in index.list()[0]]
+    index.close()
+
+
+def test_a_segment_replaced_by_its_compacted_twin_between_listing_and_opening_is_found(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from turnlog import index_read
+
+    closed_session(logs)
+    real = index_read.list_segments
+    calls = []
+
+    def late(directory: str) -> Any:
+        files = real(directory)
+        if not calls:
+            files[0].path += ".gone"
+        calls.append(directory)
+        return files
+
+    monkeypatch.setattr(index_read, "list_segments", late)
+    index = logs.index()
+    row = index.get(A)
+    assert row is not None
+    assert (row["messages"], row["damaged"], len(calls)) == (5, False, 2)
+    index.close()
