@@ -124,10 +124,11 @@ def visits(connection: apsw.Connection, store: str, found: Plan, heads: Heads, *
 
 def shard_times(connection: apsw.Connection) -> dict[str, int]:
     """Return the stored times of the shard folders."""
-    found = connection.execute("SELECT shard, mtime_ns FROM shards").fetchall()
-    for values in found:
+    found: dict[str, int] = {}
+    for values in connection.execute("SELECT shard, mtime_ns FROM shards"):
         require_values(values)
-    return dict(found)
+        found[str(values[0])] = values[1]
+    return found
 
 
 def load(connection: apsw.Connection, session_id: str) -> Visit:

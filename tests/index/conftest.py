@@ -25,7 +25,7 @@ def indexed(logs: Logs) -> Logs:
     """Eight closed sessions in two shards, projected; no connection is open."""
     for number in range(8):
         id = session_id(number, shard=0xA0 + number % 2)
-        logs.create(id, title=f"session {number}", cwd=f"/work/{number % 3}", tags=["even"] if number % 2 == 0 else [])
+        logs.create(id, title=f"session {number}", cwd=f"/code/{number % 3}", tags=["even"] if number % 2 == 0 else [])
         logs.append(id, "message.user", {"content": "hello"})
         logs.close(id)
     index = logs.index()

@@ -95,7 +95,7 @@ def test_a_live_index_equals_a_rebuilt_one_row_by_row(logs: Logs, seed: int) -> 
 
 
 def answers(index: Index) -> list[Any]:
-    filters: list[dict[str, Any]] = [{}, {"cwd": "/work/1"}, {"state": "open"}, {"tag": "even"}, {"text": "SESSION 3"}]
+    filters: list[dict[str, Any]] = [{}, {"cwd": "/code/1"}, {"state": "open"}, {"tag": "even"}, {"text": "SESSION 3"}]
     return [all_rows(index, **given) for given in filters] + [index.witness(session_id(3, 0xA1)), index.latest()]
 
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.index.logs import Logs, session_id
-from turnlog import index_catch_up
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from turnlog import index_catch_up, index_read
 
 A, B = session_id(1), session_id(2)
 
@@ -20,13 +17,12 @@ A, B = session_id(1), session_id(2)
 def visited(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The sessions whose logs were looked at."""
     seen: list[str] = []
-    real: Callable[..., bool] = index_catch_up.read_on
 
     def read_on(visit: Any, directory: str, **rest: Any) -> bool:
         seen.append(os.path.basename(directory))
-        return real(visit, directory, **rest)
+        return index_read.read_on(visit, directory, **rest)
 
-    monkeypatch.setattr(index_catch_up, "read_on", read_on)
+    monkeypatch.setattr("turnlog.index_catch_up.read_on", read_on)
     return seen
 
 

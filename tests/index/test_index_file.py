@@ -44,8 +44,8 @@ def drop_table(path: Path) -> None:
 def spoil_rows(path: Path, fill: bytes) -> None:
     """Damage that opening does not see: the page of the table's rows."""
     connection = apsw.Connection(str(path))
-    (page,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'sessions'").fetchall()[0]
-    size = connection.pragma("page_size")
+    page = int(connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'sessions'").get)
+    size = int(connection.pragma("page_size"))
     connection.close()
     garble((page - 1) * size, page * size, fill=fill)(path)
 
@@ -197,7 +197,7 @@ def test_a_rebuild_that_fails_leaves_the_old_index_in_place(indexed: Logs, monke
         raise apsw.FullError("database or disk is full")
 
     index = indexed.index()
-    monkeypatch.setattr(index_file.sqlite, "copy", no_room)
+    monkeypatch.setattr(sqlite, "copy", no_room)
     with pytest.raises(IndexUnavailable, match="full"):
         index.rebuild()
     assert len(all_rows(index)) == 8

@@ -16,7 +16,7 @@ from turnlog.index_read import Visit
 from turnlog.projection import SessionRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 from tests.index.logs import session_id
 
@@ -78,7 +78,7 @@ def everything(connection: apsw.Connection) -> list[dict[str, Any]]:
 
 
 def matches(row: dict[str, Any], filters: dict[str, Any]) -> bool:
-    tests = {
+    tests: dict[str, Callable[[Any], bool]] = {
         "since_us": lambda value: row["last_activity_us"] >= value,
         "tag": lambda value: value in row["tags"],
         "text": lambda value: value.lower() in row["title"].lower(),

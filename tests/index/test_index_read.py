@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.index.logs import Logs, session_id
-from turnlog import index_catch_up
+from turnlog import _core, index_read, segments
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from turnlog.index import Index
 
 A = session_id(1)
@@ -49,12 +51,10 @@ def test_events_that_are_not_synced_stay_out_of_row_and_witness(logs: Logs) -> N
 
 
 def test_control_a_projection_that_forgets_the_rule_is_caught(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = index_catch_up.read_on
-
     def forgetful(visit: Any, directory: str, *, head: Any, live: bool, sync: bool) -> bool:
-        return real(visit, directory, head=None, live=live, sync=False)
+        return index_read.read_on(visit, directory, head=None, live=live, sync=False)
 
-    monkeypatch.setattr(index_catch_up, "read_on", forgetful)
+    monkeypatch.setattr("turnlog.index_catch_up.read_on", forgetful)
     index = logs.index()
     write_buffered(logs)
     index.catch_up(logs.heads())
@@ -67,17 +67,27 @@ class Spy:
     """Counts the syncs of segment readers."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from turnlog import _core, index_read
-
         self.syncs = 0
-        spy = self
+        spy, real = self, _core.SegmentReader
 
-        class Reader(_core.SegmentReader):  # type: ignore[misc, unused-ignore]
+        class Reader:
+            def __init__(self, path: str) -> None:
+                self.real = real(path)
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(self.real, name)
+
+            def __enter__(self) -> Self:
+                return self
+
+            def __exit__(self, *_: object) -> None:
+                self.real.close()
+
             def sync(self) -> None:
                 spy.syncs += 1
-                super().sync()
+                self.real.sync()
 
-        monkeypatch.setattr(index_read._core, "SegmentReader", Reader)
+        monkeypatch.setattr(_core, "SegmentReader", Reader)
 
 
 def test_the_log_of_a_foreign_writer_is_synced_before_its_witness_is_stored(
@@ -216,20 +226,17 @@ def test_a_folder_without_a_segment_is_no_session_yet(logs: Logs) -> None:
 def test_a_segment_replaced_by_its_compacted_twin_between_listing_and_opening_is_found(
     logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from turnlog import index_read
-
     closed_session(logs)
-    real = index_read.list_segments
-    calls = []
+    calls: list[str] = []
 
     def late(directory: str) -> Any:
-        files = real(directory)
+        files = segments.list_segments(directory)
         if not calls:
             files[0].path += ".gone"
         calls.append(directory)
         return files
 
-    monkeypatch.setattr(index_read, "list_segments", late)
+    monkeypatch.setattr("turnlog.index_read.list_segments", late)
     index = logs.index()
     row = index.get(A)
     assert row is not None
