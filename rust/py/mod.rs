@@ -4,13 +4,16 @@
 //! `turnlog.errors` in `to_py` and nowhere else; nothing here decides anything about bytes. Only `py/` names pyo3.
 
 mod constants;
+mod event;
 mod header;
+mod reader;
 pub(crate) mod value;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::blocks;
 use crate::error::Error;
 use crate::frame::{self, FrameFields};
 
@@ -25,6 +28,7 @@ mod raised {
     import_exception!(turnlog.errors, InvalidPayload);
     import_exception!(turnlog.errors, InvalidType);
     import_exception!(turnlog.errors, NoSpace);
+    import_exception!(turnlog.errors, NotASegment);
     import_exception!(turnlog.errors, PayloadTooLarge);
     import_exception!(turnlog.errors, StorageError);
     import_exception!(turnlog.errors, SyncFailed);
@@ -63,6 +67,31 @@ fn placed(py: Python<'_>, error: PyErr, segment: Option<String>, offset: Option<
     set.map_or_else(|failure| failure, |()| error)
 }
 
+/// Make `Damaged` for an event whose place is known better than an error of the core can say.
+fn damaged(
+    py: Python<'_>,
+    message: String,
+    segment: Option<String>,
+    offset: Option<u64>,
+    ordinal: u64,
+) -> PyErr {
+    let error = placed(py, raised::Damaged::new_err((message,)), segment, offset);
+    let set = error.value(py).setattr("ordinal", ordinal);
+    set.map_or_else(|failure| failure, |()| error)
+}
+
+/// Make `NotASegment` for a reader whose header tells no id.
+fn not_a_segment(py: Python<'_>, fault: &str, segment: &str) -> PyErr {
+    let message = format!("the segment header cannot be used: {fault}");
+    placed(py, raised::NotASegment::new_err((message,)), Some(segment.to_owned()), None)
+}
+
+/// Make `Closed` for a reader.
+fn closed(py: Python<'_>, path: &str) -> PyErr {
+    let name = path.rsplit('/').next().map(str::to_owned);
+    placed(py, raised::Closed::new_err(("the segment reader was closed",)), name, None)
+}
+
 /// Take a bytes argument of a fixed length.
 pub(crate) fn fixed<const N: usize>(name: &str, bytes: &[u8]) -> PyResult<[u8; N]> {
     bytes
@@ -76,6 +105,8 @@ mod _native {
     use super::{canonical, chain_next, chain_start, checksum, digest, encode_frame};
     #[pymodule_export]
     use super::{constants::constants, header::decode_header, header::encode_header};
+    #[pymodule_export]
+    use super::{encode_table, event::Event, reader::SegmentReader};
     #[pymodule_export]
     const CONTRACT: u32 = crate::format::CONTRACT;
     #[pymodule_export]
@@ -170,4 +201,10 @@ fn encode_frame<'py>(
     let mut out = Vec::new();
     frame::encode_frame(&mut out, &segment_id, offset, &fields);
     Ok(PyBytes::new(py, &out))
+}
+
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "pyo3 makes the vector")]
+fn encode_table(py: Python<'_>, entries: Vec<(u32, u32, u64)>) -> Bound<'_, PyBytes> {
+    PyBytes::new(py, &blocks::encode_table(&entries))
 }
