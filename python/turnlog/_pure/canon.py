@@ -198,7 +198,7 @@ def _float(value: float) -> str:
     whole, _, fraction = mantissa.partition(".")
     digits = whole + fraction
     exponent = int(exponent_text)
-    if len(digits) <= exponent < 21:  # ECMAScript writes up to 21 digits before the point
+    if 0 < exponent < 21:  # ECMAScript writes up to 21 digits before the point
         return f"{sign}{digits}{'0' * (exponent + 1 - len(digits))}"
     if -7 < exponent < 0:  # and up to six zeros after it
         return f"{sign}0.{'0' * (-exponent - 1)}{digits}"
