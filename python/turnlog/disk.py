@@ -43,7 +43,8 @@ def translate(error: OSError, doing: str) -> TurnlogError:
 
 def sync_file(descriptor: int) -> None:
     """Put the file's data and length on stable storage (F_FULLFSYNC on macOS, where fsync stops at the drive's
-    cache)."""
+    cache).
+    """
     if sys.platform == "darwin":
         import fcntl
 
@@ -73,7 +74,8 @@ def make_directory(path: str) -> bool:
 
 def create_file(path: str, write: Callable[[int], None]) -> None:
     """Create `path` durably: temporary name, `write(descriptor)`, sync, rename, directory sync. A crash leaves it
-    whole or absent."""
+    whole or absent.
+    """
     temporary = path + TEMP_SUFFIX
     descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
     try:

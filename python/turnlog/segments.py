@@ -70,7 +70,8 @@ def list_segments(directory: str) -> list[SegmentFile]:
 
 def _age(found: dict[tuple[int, str], SegmentFile]) -> Any:
     """Return a sort key: first ordinal, and the number in the header where a crash left two segments with one first
-    ordinal."""
+    ordinal.
+    """
     firsts = [first for first, _ in found]
 
     def key(segment: SegmentFile) -> tuple[int, int]:

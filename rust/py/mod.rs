@@ -3,11 +3,14 @@
 //! Owns: the boundary - arguments in, results and exceptions out. Invariants: every error of the core becomes its class of
 //! `turnlog.errors` in `to_py` and nowhere else; nothing here decides anything about bytes. Only `py/` names pyo3.
 
+mod commit;
 mod constants;
 mod event;
 mod header;
 mod reader;
+mod receipt;
 pub(crate) mod value;
+mod writer;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -103,6 +106,8 @@ pub(crate) fn fixed<const N: usize>(name: &str, bytes: &[u8]) -> PyResult<[u8; N
 mod _native {
     #[pymodule_export]
     use super::{canonical, chain_next, chain_start, checksum, digest, encode_frame};
+    #[pymodule_export]
+    use super::{commit::Committer, commit::IdIndex, receipt::Receipt, writer::Writer};
     #[pymodule_export]
     use super::{constants::constants, header::decode_header, header::encode_header};
     #[pymodule_export]

@@ -13,16 +13,24 @@ if TYPE_CHECKING:
     from turnlog._pure.blocks import encode_table
     from turnlog._pure.canon import canonical
     from turnlog._pure.chain import chain_next, chain_start, checksum, digest
+    from turnlog._pure.commit import Committer
     from turnlog._pure.event import Event
     from turnlog._pure.frame import encode_frame
     from turnlog._pure.header import decode_header, encode_header
+    from turnlog._pure.idindex import IdIndex
     from turnlog._pure.reader import SegmentReader
+    from turnlog._pure.receipt import Receipt
+    from turnlog._pure.writer import Writer
 
 IMPLEMENTATION = "pure"
 
 _HOMES = {
+    "Committer": "commit",
     "Event": "event",
+    "IdIndex": "idindex",
+    "Receipt": "receipt",
     "SegmentReader": "reader",
+    "Writer": "writer",
     "canonical": "canon",
     "chain_next": "chain",
     "chain_start": "chain",
@@ -37,8 +45,12 @@ _HOMES = {
 __all__ = [
     "CONTRACT",
     "IMPLEMENTATION",
+    "Committer",
     "Event",
+    "IdIndex",
+    "Receipt",
     "SegmentReader",
+    "Writer",
     "canonical",
     "chain_next",
     "chain_start",
