@@ -6,6 +6,11 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::error::Result;
+use crate::format::{HEADER_BYTES, KIND_EVENT};
+use crate::reader::Segment;
+use crate::walk::headers;
+
 /// Event id -> ordinal, shared by the successive writers of a log.
 #[derive(Debug, Default)]
 pub struct IdIndex {
@@ -17,6 +22,19 @@ impl IdIndex {
     #[must_use]
     pub fn get(&self, event_id: &[u8; 16]) -> Option<u64> {
         self.lock().get(event_id).copied()
+    }
+
+    /// Add all ids of a segment by a walk over its headers.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn load(&self, segment: &Segment) -> Result<()> {
+        let Some(segment_id) = &segment.segment_id else { return Ok(()) };
+        headers(&segment.source, segment_id, HEADER_BYTES as u64, |_, header| {
+            if header.kind == KIND_EVENT {
+                self.add(header.event_id, header.ordinal);
+            }
+        })
     }
 
     /// Add one event.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use super::reader::SegmentReader;
 use super::{fixed, to_py};
 use crate::{commit, idindex};
 
@@ -30,6 +31,12 @@ impl IdIndex {
 
     fn get(&self, event_id: &[u8]) -> Option<u64> {
         event_id.try_into().ok().and_then(|event_id| self.0.get(event_id))
+    }
+
+    fn load(&self, py: Python<'_>, reader: &SegmentReader) -> PyResult<()> {
+        let shared = reader.with_id(py)?;
+        let loaded = py.detach(|| self.0.load(&shared.segment));
+        loaded.map_err(|error| to_py(py, error))
     }
 
     fn add(&self, event_id: &[u8], ordinal: u64) -> PyResult<()> {

@@ -50,7 +50,7 @@ impl SegmentReader {
     }
 
     /// As `shared`, for calls that need to believe frames.
-    fn with_id(&self, py: Python<'_>) -> PyResult<Arc<Shared>> {
+    pub(super) fn with_id(&self, py: Python<'_>) -> PyResult<Arc<Shared>> {
         let shared = self.shared(py)?;
         if shared.segment.segment_id.is_some() {
             return Ok(shared);
