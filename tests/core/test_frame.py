@@ -1,8 +1,8 @@
 """Goal: a frame is valid exactly when FORMAT.md section 3 says so, and names the first condition that it breaks.
 
 Method: sound frames of both cores are compared and taken apart; then every bit is flipped, each condition is broken
-alone with the header checksum made right again, and the bytes are cut at every length. `tests/vectors.rs` does so to the
-native core's decoder, which Python cannot call.
+alone with the header checksum made right again, and the bytes are cut at every length. `tests/vectors.rs` does so to
+the native core's decoder, which Python cannot call.
 """
 
 from __future__ import annotations
