@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.importers.memory_store import MemoryStore
 from turnlog.importers.importer import import_path
+from turnlog.store import Store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from turnlog.importers.result import Imported
-    from turnlog.store import Store
 
 CLAUDE = "projects/-p/5f0c6b1e-0000-4000-8000-000000000001.jsonl"
 CODEX = "sessions/2026/01/02/rollout-2026-01-02T03-04-05-01a22d81-0000-7000-8000-000000000001.jsonl"
@@ -48,10 +48,13 @@ class Desk:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return cast("Store", MemoryStore())
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(str(tmp_path / "store")) as opened:
+        yield opened
 
 
 @pytest.fixture
 def desk(tmp_path: Path, store: Store) -> Desk:
-    return Desk(tmp_path, store)
+    home = tmp_path / "home"
+    home.mkdir()
+    return Desk(home, store)

@@ -84,7 +84,7 @@ def test_no_value_in_an_unexpected_place_raises(product: str, mapper: type[Mappe
 
 
 @pytest.mark.parametrize("name", [CLAUDE, CODEX])
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     data=st.lists(
         st.one_of(

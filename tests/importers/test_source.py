@@ -9,6 +9,7 @@ import pytest
 import zstandard
 
 from tests.importers.conftest import CLAUDE, CODEX
+from turnlog.errors import InvalidInput
 from turnlog.importers.importer import import_path
 from turnlog.importers.source import find_sources, key_of
 
@@ -85,6 +86,27 @@ def test_sessions_that_name_each_other_as_origin_are_all_found(desk: Desk) -> No
         meta = {"id": "x", "forked_from_id": f"01a22d81-0000-7000-8000-00000000000{other}"}
         desk.write(json.dumps({"timestamp": "t", "type": "session_meta", "payload": meta}).encode() + b"\n", name)
     assert len(found(desk.home)[0]) == 2
+
+
+def test_the_product_can_be_named(desk: Desk) -> None:
+    path = desk.write(b'{"tomorrow":1}\n', "saved.jsonl")
+    (source,) = find_sources(str(path), [], "codex")
+    assert source.product == "codex"
+    with pytest.raises(InvalidInput, match="claude and codex"):
+        list(find_sources(str(path), [], "other"))
+
+
+def test_a_rollout_of_the_first_kind_is_one_object_in_a_json_file(desk: Desk) -> None:
+    document = {
+        "session": {"id": "t", "timestamp": "t"},
+        "items": [{"type": "message", "role": "user", "content": "hi"}],
+    }
+    name = "sessions/rollout-2025-04-20-0b6f3a52-1111-4c3e-9a55-3f0d8d4f0001.json"
+    desk.write(json.dumps(document, indent=2).encode(), name)
+    desk.write(b"{}", "sessions/settings.json")
+    (result,) = import_path(desk.store, str(desk.home))
+    assert [message["content"] for message in desk.payloads(result, "message.user")] == ["hi"]
+    assert desk.payloads(result, "session.created")[0]["title"] == "hi"
 
 
 def test_a_compressed_rollout_is_the_same_session(desk: Desk) -> None:

@@ -50,18 +50,26 @@ class CodexMapper(Mapper):
         super().__init__()
         self._settings: Payload = {}
         self._session: str | None = None
-        self._enveloped = False
+        self._enveloped = self._envelopes_only = False
         self._statuses: dict[str, Payload] = {}
         self._total: object = None
         self._pending: Payload | None = None
 
+    def begin_line(self) -> None:
+        """Expect envelopes once there was one."""
+        self._envelopes_only = self._enveloped
+
     def is_record(self, value: object) -> bool:
         """Tell a record from an object inside one: an envelope, or an item in files without envelopes."""
-        if not isinstance(value, dict):
-            return False
-        if self._enveloped:
-            return isinstance(value.get("payload"), dict) and "timestamp" in value and "type" in value
-        return envelope(value)[0].startswith(("response_item/", "record/", "session_meta"))
+        if self._envelopes_only or not isinstance(value, dict):
+            return self.is_certain_record(value)
+        return envelope(value)[0].startswith(("response_item/", "event_msg/", "record/", "session_meta"))
+
+    def is_certain_record(self, value: object) -> bool:
+        """Tell an envelope; an item without one may also be an object inside a record that is not all there."""
+        return (
+            isinstance(value, dict) and isinstance(value.get("payload"), dict) and {"timestamp", "type"} <= value.keys()
+        )
 
     def record(self, record: Payload) -> None:
         """Map one record."""

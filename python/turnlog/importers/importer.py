@@ -44,14 +44,17 @@ def session_id_of(product: str, key: str) -> str:
     return format_id(derive_id(product, key))
 
 
-def import_path(store: Store, path: str, progress: Callable[[int, int], None] | None = None) -> Iterator[Imported]:
+def import_path(
+    store: Store, path: str, progress: Callable[[int, int], None] | None = None, *, product: str | None = None
+) -> Iterator[Imported]:
     """Import a transcript, or all transcripts of a home; yield the result of each file as it is done.
 
-    `progress` is called with the bytes done and the bytes in all. Raises NoSpace, SyncFailed and other errors of the
+    `progress` is called with the bytes done and the bytes in all. `product`, `claude` or `codex`, says what wrote the
+    files; without it each file tells. Raises NoSpace, SyncFailed and other errors of the
     store's medium; a file that cannot be imported gives a result with status `refused`.
     """
     findings: list[dict[str, Any]] = []
-    sources = list(find_sources(path, findings))
+    sources = list(find_sources(path, findings, product))
     for finding in findings:
         yield Imported(finding["path"]).refuse(finding["code"], finding["detail"])
     done, total = 0, sum(source.size for source in sources)

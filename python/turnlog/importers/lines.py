@@ -111,7 +111,7 @@ def read_lines(stream: BinaryIO) -> Iterator[Line]:
 def decode(data: bytes, is_record: Callable[[object], bool]) -> Decoded:
     """Read every whole record of one line; `is_record` tells a record from an object inside a torn one."""
     try:
-        decoded = Decoded([(msgspec.json.decode(data), 0)])
+        decoded = Decoded([(msgspec.json.decode(data), 0 if data.startswith(b"{") else len(data) - len(data.lstrip()))])
     except (msgspec.DecodeError, RecursionError):
         # Lone surrogates, torn, glued and NUL-filled lines, and what the strict reader refuses.
         return _salvage(data, is_record) if data.strip() else Decoded([])

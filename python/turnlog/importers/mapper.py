@@ -45,7 +45,7 @@ class Mapper:
         self._block: list[Line] = []
         self._block_reported = False
         self._tail: Line | None = None
-        self._tail_records = 0
+        self._tail_mapped: set[int] = set()
         self._tail_damaged = False
 
     def feed(self, line: Line) -> list[Event]:
@@ -57,7 +57,8 @@ class Mapper:
         grown = tail is not None and tail.number == line.number
         if not grown:
             self.facts.lines += 1
-            self._tail_records, self._tail_damaged = 0, False
+            self.begin_line()
+            self._tail_mapped, self._tail_damaged = set(), False
         elif tail is not None and line.whole and not line.data[len(tail.data) :].strip():
             return self._out
         if not self._continues(line, grown=grown):
@@ -79,9 +80,16 @@ class Mapper:
         self._pause_turn({"at_end": True})
         return self._out
 
+    def begin_line(self) -> None:
+        """Note what `is_record` depends on: a line must be read the same way again when it has grown."""
+
     def is_record(self, value: object) -> bool:
         """Tell a record of this product from an object inside a torn one."""
         raise NotImplementedError
+
+    def is_certain_record(self, value: object) -> bool:
+        """Tell a record from an object inside one in a last line that may still grow."""
+        return self.is_record(value)
 
     def record(self, record: Payload) -> None:
         """Map one record: call `emit` for each event."""
@@ -180,7 +188,7 @@ class Mapper:
             head = line.data[:120].decode(errors="replace")
             self._damaged(line, "oversized", length=line.length, head=head)
             return
-        decoded = decode(line.data, self.is_record)
+        decoded = decode(line.data, self.is_record if line.ended else self.is_certain_record)
         body = len(line.data.rstrip(b"\r\n"))
         for note in dict.fromkeys(decoded.notes):
             if note != "crlf" or "crlf" not in self.facts.damage:
@@ -199,8 +207,10 @@ class Mapper:
 
     def _map(self, decoded: Decoded, line: Line) -> None:
         """Map the records that were not mapped when the line was shorter."""
-        done, self._tail_records = self._tail_records, len(decoded.records)
-        for record, offset in decoded.records[done:]:
+        for record, offset in decoded.records:
+            if offset in self._tail_mapped:
+                continue
+            self._tail_mapped.add(offset)
             self.facts.records += 1
             self._at = {"line": line.number, "offset": line.offset + offset}
             self.time = None

@@ -12,6 +12,7 @@ import re
 
 import msgspec
 
+from turnlog.errors import InvalidInput
 from turnlog.importers.claude import ClaudeMapper
 from turnlog.importers.codex import CodexMapper
 from turnlog.importers.compressed import open_bytes
@@ -67,13 +68,16 @@ def key_of(path: str, product: str) -> str:
     return parts[-1]
 
 
-def find_sources(path: str, findings: Findings) -> Iterator[SourceFile]:
+def find_sources(path: str, findings: Findings, product: str | None = None) -> Iterator[SourceFile]:
     """Yield the transcripts at a path, a file or a home, parents before their children.
 
-    What cannot be read or told apart is added to `findings` as {code, path, detail}.
+    What cannot be read or told apart is added to `findings` as {code, path, detail}. Raises InvalidInput for a product
+    there is no mapper for.
     """
+    if product is not None and product not in MAPPERS:
+        raise InvalidInput(f"there is no importer for {product!r}, only for {' and '.join(MAPPERS)}")
     if not os.path.isdir(path):
-        if (source := _source(path, findings)) is not None:
+        if (source := _source(path, findings, product)) is not None:
             _link_rollouts([source], _rollouts_beside(path))
             yield source
         return
@@ -89,8 +93,8 @@ def find_sources(path: str, findings: Findings) -> Iterator[SourceFile]:
         for name in sorted(files):
             # A plain file wins over its compressed copy.
             copy = name.endswith(".zst") and name.removesuffix(".zst") in files
-            if name.endswith(SUFFIXES) and name not in NOT_SESSIONS and not copy:
-                source = _source(os.path.join(folder, name), findings)
+            if _may_be_session(name) and not copy:
+                source = _source(os.path.join(folder, name), findings, product)
                 sources += [source] if source is not None else []
     keys = [source.key for source in sources if source.product == "codex"]
     _link_rollouts(sources, keys or _rollouts_beside(path))
@@ -100,7 +104,13 @@ def find_sources(path: str, findings: Findings) -> Iterator[SourceFile]:
         yield source
 
 
-def _source(path: str, findings: Findings) -> SourceFile | None:
+def _may_be_session(name: str) -> bool:
+    """Tell by its name whether a file of a home may be a transcript."""
+    whole_object = name.startswith("rollout-") and name.endswith(".json")
+    return (name.endswith(SUFFIXES) and name not in NOT_SESSIONS) or whole_object
+
+
+def _source(path: str, findings: Findings, product: str | None) -> SourceFile | None:
     """Tell what a file is, or report why it is nothing that can be imported."""
     try:
         with open_bytes(path) as file:
@@ -112,7 +122,7 @@ def _source(path: str, findings: Findings) -> SourceFile | None:
     if not head:
         findings.append(_finding("empty_file", path, "the file has no bytes"))
         return None
-    product = product_of(path, head)
+    product = product or product_of(path, head)
     if product is None:
         findings.append(_finding("unknown_product", path, "its start holds no record of a known product"))
         return None
