@@ -1,0 +1,69 @@
+"""Exit codes: one table of meanings, one table of which verb gives which.
+
+Owns: the numbers and the EXIT STATUS section of every `--help`. Invariant: a verb ends with no code that its help does
+not list; a code unknown to a caller means failure. Must not know: how a verb comes to its answer.
+"""
+
+from __future__ import annotations
+
+OK, NO, USAGE, PARTIAL, REFUSED = 0, 1, 2, 3, 4
+NOT_FOUND, LOCKED, KEY_MISSING, NEWER, IO = 10, 11, 12, 13, 14
+BUG, INTERRUPTED, CLOSED_PIPE = 70, 130, 141
+
+MEANINGS = {
+    OK: "fine",
+    NO: "the answer is no: damage, difference, nothing found",
+    USAGE: "wrong usage",
+    PARTIAL: "partial: something was left out, and is listed",
+    REFUSED: "refused, because it would be unsafe",
+    NOT_FOUND: "no such store, session or event",
+    LOCKED: "a live writer holds the session; try again later",
+    KEY_MISSING: "a key is missing",
+    NEWER: "the store is newer than this program",
+    IO: "no space, or an error of the operating system",
+    BUG: "a bug in turnlog; --traceback shows where",
+    INTERRUPTED: "interrupted",
+    CLOSED_PIPE: "the reader of the output went away",
+}
+
+_EVERY_VERB = (OK, USAGE, IO, BUG, INTERRUPTED, CLOSED_PIPE)
+_A_STORE = (NO, NOT_FOUND, NEWER)
+
+CODES: dict[str, tuple[int, ...]] = {
+    "cat": (*_A_STORE, PARTIAL),
+    "compact": (*_A_STORE, PARTIAL, REFUSED, LOCKED),
+    "completion": (),
+    "import": (*_A_STORE, PARTIAL, REFUSED, LOCKED),
+    "list": _A_STORE,
+    "path": (*_A_STORE,),
+    "rebuild-index": (*_A_STORE, REFUSED, LOCKED),
+    "repair": (*_A_STORE, PARTIAL, REFUSED, LOCKED),
+    "show": (*_A_STORE, PARTIAL),
+    "stats": (*_A_STORE, PARTIAL),
+    "tail": (*_A_STORE, PARTIAL),
+    "verify": _A_STORE,
+}
+
+_SPECIAL: dict[tuple[str, int], str] = {
+    ("cat", NO): "no event matches, or the store is damaged",
+    ("cat", PARTIAL): "some events cannot be read; they are named on stderr",
+    ("compact", PARTIAL): "some sessions were skipped, and are listed",
+    ("import", PARTIAL): "some lines or files could not be read, and are listed",
+    ("list", NO): "no session matches, or the store is damaged",
+    ("repair", NO): "there is something to repair (without --apply), or damage is left",
+    ("show", PARTIAL): "some events cannot be read; they are named",
+    ("stats", PARTIAL): "some events cannot be read; they are named",
+    ("tail", PARTIAL): "some events cannot be read; they are named on stderr",
+    ("verify", OK): "everything that was looked at is as it was written",
+    ("verify", NO): "damage was found, or the head differs from --expect",
+}
+
+
+def codes_of(verb: str) -> list[int]:
+    """Return the codes a verb can give, in order."""
+    return sorted({*_EVERY_VERB, *CODES[verb]})
+
+
+def meaning(verb: str, code: int) -> str:
+    """Say what a code means when it comes from this verb."""
+    return _SPECIAL.get((verb, code), MEANINGS[code])
