@@ -1,7 +1,8 @@
 //! Pieces of canonical JSON v1: FORMAT.md section 5.
 //!
-//! Owns: strings, numbers and the order of keys. Invariant: one value has one form. Must not know: where values come from; the walk
-//! over Python objects is `py/value.rs`. Source: RFC 8785, and `JSON.stringify` of ECMAScript 2019 for lone surrogates.
+//! Owns: strings, numbers and the order of keys. Invariant: one value has one form. Must not know: where values come
+//! from; the walk over Python objects is `py/value.rs`. Source: RFC 8785, and `JSON.stringify` of ECMAScript 2019 for
+//! lone surrogates.
 
 use std::cmp::Ordering;
 
@@ -107,8 +108,8 @@ pub fn write_integer(out: &mut Vec<u8>, bytes: &[u8]) -> usize {
 
 /// Order of two keys, given in UTF-8, by their UTF-16 code units.
 ///
-/// UTF-8 orders by code point, which differs in one case only: characters beyond the BMP (lead byte F0 or more) come before
-/// U+E000..U+FFFF (lead byte EE or EF).
+/// UTF-8 orders by code point, which differs in one case only: characters beyond the BMP (lead byte F0 or more) come
+/// before U+E000..U+FFFF (lead byte EE or EF).
 #[must_use]
 pub fn compare_keys(left: &[u8], right: &[u8]) -> Ordering {
     let differing = left.iter().zip(right).find(|(a, b)| a != b);
@@ -131,7 +132,8 @@ impl Digits {
     }
 }
 
-/// Split the text of a positive double into its digits and the position of the decimal point: value = 0.DIGITS x 10^point.
+/// Split the text of a positive double into its digits and the position of the decimal point: value = 0.DIGITS x
+/// 10^point.
 fn split_shortest(text: &str) -> (Digits, i32) {
     let mut digits = Digits { bytes: [0; 24], length: 0 };
     let mut point = 0;
@@ -199,8 +201,8 @@ const fn needs_escape(byte: u8) -> bool {
 
 /// Append UTF-8 text with the escapes of the form.
 ///
-/// A chunk is tested as a whole, which compiles to vector instructions; in a chunk that needs escapes they are found eight bytes at
-/// a time; runs without escapes are copied in one piece.
+/// A chunk is tested as a whole, which compiles to vector instructions; in a chunk that needs escapes they are found
+/// eight bytes at a time; runs without escapes are copied in one piece.
 fn write_escaped(out: &mut Vec<u8>, text: &[u8]) {
     let mut copied = 0;
     let mut escape_at = |out: &mut Vec<u8>, at: usize| {
@@ -230,8 +232,8 @@ fn write_escaped(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(&text[copied..]);
 }
 
-/// The high bit of each byte of the word that needs an escape. Bytes are added to with their own high bit cleared, so that no carry
-/// passes from one to the next.
+/// The high bit of each byte of the word that needs an escape. Bytes are added to with their own high bit cleared, so
+/// that no carry passes from one to the next.
 const fn escape_marks(word: [u8; 8]) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x80 * ONES;

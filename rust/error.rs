@@ -1,7 +1,8 @@
 //! What can go wrong inside the core, one variant for each class of `turnlog.errors` that a core raises.
 //!
-//! Owns: the enum and the sentence of each variant. Invariant: a variant carries all that its Python class needs, so that `py` maps
-//! it in one place and loses nothing; it is `Clone`, because one failed sync is reported to every waiter. Must not know: Python.
+//! Owns: the enum and the sentence of each variant. Invariant: a variant carries all that its Python class needs, so
+//! that `py` maps it in one place and loses nothing; it is `Clone`, because one failed sync is reported to every
+//! waiter. Must not know: Python.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! Numbers of the on-disk format: sizes, magics, flags, limits.
 //!
-//! FORMAT.md is the home of these facts; `tests/core/test_format.py` compares it with this file and with `_pure/format.py`.
-//! Owns: constants only. Must not know: how anything is read or written.
+//! FORMAT.md is the home of these facts; `tests/core/test_format.py` compares it with this file and with
+//! `_pure/format.py`. Owns: constants only. Must not know: how anything is read or written.
 #![allow(missing_docs, reason = "each name is a row of FORMAT.md")]
 
 /// Number of the interface between Python and a core; both cores must carry the same.

@@ -1,8 +1,8 @@
 //! Frames: FORMAT.md section 3.
 //!
-//! Owns: the bytes of one frame and the conditions under which it is valid.
-//! Invariants: `encode_frame` only makes frames that `decode_frame_header` and `check_body` accept at that place; decoding checks
-//! every length before it is used and allocates nothing. Must not know: files, the order of frames, groups.
+//! Owns: the bytes of one frame and the conditions under which it is valid. Invariants: `encode_frame` only makes
+//! frames that `decode_frame_header` and `check_body` accept at that place; decoding checks every length before it is
+//! used and allocates nothing. Must not know: files, the order of frames, groups.
 
 use std::fmt;
 
@@ -174,8 +174,9 @@ pub fn encode_frame(out: &mut Vec<u8>, segment_id: &[u8; 16], offset: u64, field
     out.extend_from_slice(&(!length_field).to_le_bytes());
 }
 
-/// Decode the header of the frame that begins `bytes` and lies at `offset` of the segment: conditions (1) to (6), except that the
-/// payload and trailer may pass the end of `bytes`. `bytes` should hold 176 bytes or all that the file has.
+/// Decode the header of the frame that begins `bytes` and lies at `offset` of the segment: conditions (1) to (6),
+/// except that the payload and trailer may pass the end of `bytes`. `bytes` should hold 176 bytes or all that the
+/// file has.
 ///
 /// # Errors
 /// The first condition that does not hold; `Short` if the bytes end inside the header.

@@ -1,8 +1,8 @@
 //! The segment header: FORMAT.md section 2.
 //!
-//! Owns: its 4,096 bytes, and the answer what they are when they are not a sound header. Invariants: decoding never fails and never
-//! panics, it names the fault; a newer major or an unknown feature is believed only from a copy whose checksum holds.
-//! Must not know: files, frames.
+//! Owns: its 4,096 bytes, and the answer what they are when they are not a sound header. Invariants: decoding never
+//! fails and never panics, it names the fault; a newer major or an unknown feature is believed only from a copy whose
+//! checksum holds. Must not know: files, frames.
 
 use crate::format::{
     CANON_VERSION, CHECKSUM_ALGORITHM, DIGEST_ALGORITHM, FEATURES_READONLY_KNOWN, FEATURES_REQUIRED_KNOWN,

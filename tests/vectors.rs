@@ -1,7 +1,8 @@
 //! Goal: the native core reproduces the golden vectors byte for byte without Python, and its decoder finds every fault.
 //!
-//! Method: `tests/vectors/vectors.json` and the segments beside it are read, as `tests/core/test_vectors.py` does for both cores;
-//! then every bit of a frame is flipped, each condition is broken alone, and the frame is cut at every length.
+//! Method: `tests/vectors/vectors.json` and the segments beside it are read, as `tests/core/test_vectors.py` does for
+//! both cores; then every bit of a frame is flipped, each condition is broken alone, and the frame is cut at every
+//! length.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::fs;

@@ -41,7 +41,7 @@ DOCUMENTS = (
     '""',
     '{"b":1,"a":{"d":[],"c":{}}}',
     '{"peach":1,"p\\u00e9ch\\u00e9":2,"p\\u00eache":3,"sin":4}',
-    '{"\\u20ac":"Euro","\\r":"CR","\\ufb33":"Dalet","1":"One","\\ud83d\\ude00":"Grin","\\u0080":"Control","\\u00f6":"o"}',
+    '{"\\u20ac":"Euro","\\r":"","\\ufb33":"Dalet","1":"One","\\ud83d\\ude00":"Grin","\\u0080":"Control","\\u00f6":"o"}',
     '"\\u0000\\u0001\\b\\t\\n\\u000b\\f\\r\\u001f \\"\\\\/\\u007f\\u0080\\u2028\\u2029\\ufeff\\uffff"',
     '"caf\\u00e9 \\u65e5\\u672c\\u8a9e \\ud83d\\ude80"',
     '"\\ud800"',

@@ -1,7 +1,8 @@
 //! The Python module `turnlog._native`.
 //!
-//! Owns: the boundary - arguments in, results and exceptions out. Invariants: every error of the core becomes its class of
-//! `turnlog.errors` in `to_py` and nowhere else; nothing here decides anything about bytes. Only `py/` names pyo3.
+//! Owns: the boundary - arguments in, results and exceptions out. Invariants: every error of the core becomes its
+//! class of `turnlog.errors` in `to_py` and nowhere else; nothing here decides anything about bytes. Only `py/` names
+//! pyo3.
 
 mod commit;
 mod constants;
@@ -170,7 +171,9 @@ fn chain_next<'py>(
 }
 
 #[pyfunction]
-#[pyo3(signature = (*, segment_id, offset, kind, flags, epoch, ordinal, durable_off, event_id, time_us, r#type, payload))]
+#[pyo3(signature = (
+    *, segment_id, offset, kind, flags, epoch, ordinal, durable_off, event_id, time_us, r#type, payload
+))]
 #[expect(clippy::too_many_arguments, reason = "one for each field of FORMAT.md section 3")]
 fn encode_frame<'py>(
     py: Python<'py>,

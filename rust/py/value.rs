@@ -1,8 +1,9 @@
 //! From Python objects to canonical JSON v1 (FORMAT.md section 5).
 //!
-//! Owns: the walk over the objects and the path named in a refusal. Invariants: no Python code runs during the walk, so the objects
-//! cannot change under it; a refused value leaves the output as it was; errors and their order equal `_pure/canon.py`.
-//! Must not know: frames, files. Paths are built only when a refusal travels up, so the good case pays nothing for them.
+//! Owns: the walk over the objects and the path named in a refusal. Invariants: no Python code runs during the walk,
+//! so the objects cannot change under it; a refused value leaves the output as it was; errors and their order equal
+//! `_pure/canon.py`. Must not know: frames, files. Paths are built only when a refusal travels up, so the good case
+//! pays nothing for them.
 
 use std::cmp::Ordering;
 use std::ops::Range;
