@@ -35,10 +35,10 @@ def _choose() -> ModuleType:
         if wanted == "native" or error.name != _NATIVE:
             raise
         return _pure
-    if getattr(native, "CONTRACT", None) != _pure.CONTRACT:
-        raise ImportError(
-            "the native core has another contract than the Python code; build it again: maturin develop -r"
-        )
+    missing = [name for name in _pure.__all__ if not hasattr(native, name)]
+    if missing or native.CONTRACT != _pure.CONTRACT:
+        detail = f"lacks {missing[0]}" if missing else f"has contract {native.CONTRACT}, not {_pure.CONTRACT}"
+        raise ImportError(f"the native core is stale, it {detail}; build it again: maturin develop -r")
     return native
 
 

@@ -96,6 +96,9 @@ fn closed(py: Python<'_>, path: &str) -> PyErr {
     placed(py, raised::Closed::new_err(("the segment reader was closed",)), name, None)
 }
 
+/// From this length on other threads may run during a digest; below, handing over costs more than it gives.
+const DETACH_MIN_BYTES: usize = 64 * 1024;
+
 /// Take a bytes argument of a fixed length.
 pub(crate) fn fixed<const N: usize>(name: &str, bytes: &[u8]) -> PyResult<[u8; N]> {
     bytes
@@ -128,7 +131,9 @@ fn canonical<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
 
 #[pyfunction]
 fn digest<'py>(py: Python<'py>, data: &[u8]) -> Bound<'py, PyBytes> {
-    PyBytes::new(py, &frame::digest(data))
+    let digest =
+        if data.len() < DETACH_MIN_BYTES { frame::digest(data) } else { py.detach(|| frame::digest(data)) };
+    PyBytes::new(py, &digest)
 }
 
 #[pyfunction]

@@ -37,6 +37,7 @@ native.IMPLEMENTATION = "native"
 sys.modules["turnlog._native"] = native
 """
 STALE = PRESENT + "native.CONTRACT = 0\n"
+OLDER = PRESENT + "del native.canonical\n"
 UNLINKED = ABSENT.replace("ModuleNotFoundError", "ImportError")
 WITHOUT_DEPENDENCY = ABSENT.replace("name=name", "name='absent_dependency'")
 
@@ -70,8 +71,9 @@ def test_the_core_that_was_asked_for_serves(setup: str, wanted: str | None, impl
     ("setup", "wanted", "error"),
     [
         (ABSENT, "native", "ModuleNotFoundError: No module named 'turnlog._native'"),
-        (STALE, None, "ImportError: the native core has another contract"),
-        (STALE, "native", "ImportError: the native core has another contract"),
+        (STALE, None, "ImportError: the native core is stale, it has contract 0, not 1; build it again"),
+        (STALE, "native", "ImportError: the native core is stale, it has contract 0, not 1; build it again"),
+        (OLDER, None, "ImportError: the native core is stale, it lacks canonical; build it again"),
         (UNLINKED, None, "ImportError: No module named 'turnlog._native'"),
         (WITHOUT_DEPENDENCY, None, "ModuleNotFoundError: No module named 'turnlog._native'"),
         (PRESENT, "rust", "ImportError: TURNLOG_CORE is 'rust'; it can be 'native', 'pure' or unset"),
