@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -66,7 +69,7 @@ def test_each_line_is_followed_by_its_events(desk: Desk) -> None:
     ]
 
 
-@pytest.mark.parametrize("cut", range(1, len(TRANSCRIPT), 7))
+@pytest.mark.parametrize("cut", range(1, len(TRANSCRIPT), 11))
 def test_a_file_that_grows_at_any_byte_ends_up_like_one_imported_whole(desk: Desk, cut: int) -> None:
     first = desk.bring(TRANSCRIPT[:cut])
     second = desk.bring(TRANSCRIPT)
@@ -111,6 +114,28 @@ def test_an_import_that_was_cut_off_goes_on_where_it_stopped(desk: Desk, monkeyp
     result = desk.bring(TRANSCRIPT)
     whole = desk.bring(TRANSCRIPT, "projects/-p/whole.jsonl")
     assert (result.status, result.appended_lines) == ("grown", 0)
+    assert essence(desk, result) == essence(desk, whole)
+
+
+KILLED = """
+import os, signal, sys
+from turnlog.importers import importer
+from turnlog.store import Store
+importer.GROUP_BYTES = 1
+importer.Import._end = lambda self: os.kill(os.getpid(), signal.SIGKILL)
+list(importer.import_path(Store.open(sys.argv[1]), sys.argv[2]))
+"""
+
+
+def test_an_import_that_was_killed_goes_on_where_it_stopped(desk: Desk) -> None:
+    path = desk.write(TRANSCRIPT)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    killed = subprocess.run([sys.executable, "-c", KILLED, desk.store.path, str(path)], env=environment, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    result = desk.bring(TRANSCRIPT)
+    whole = desk.bring(TRANSCRIPT, "projects/-p/whole.jsonl")
+    assert result.status == "grown"
+    assert desk.stored_bytes(result) == TRANSCRIPT
     assert essence(desk, result) == essence(desk, whole)
 
 
