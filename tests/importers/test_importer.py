@@ -13,9 +13,9 @@ import pytest
 
 from tests.importers.conftest import CODEX
 from tools.check_corpus import Facts
-from turnlog.errors import Locked
 from turnlog.importers import importer, lines
 from turnlog.importers.importer import import_path
+from turnlog.store import Store
 
 if TYPE_CHECKING:
     from tests.importers.conftest import Desk
@@ -196,22 +196,19 @@ def test_a_file_that_is_no_transcript_is_a_finding(desk: Desk) -> None:
     assert [found["code"] for found in desk.bring(b'{"a":1}\n', "notes.jsonl").findings] == ["unknown_product"]
 
 
-def test_a_locked_session_is_refused_and_the_others_are_imported(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_that_another_writer_holds_is_refused_and_the_others_are_imported(desk: Desk) -> None:
+    held = desk.bring(TRANSCRIPT[:300], "projects/-p/a.jsonl")
+    assert held.session is not None
     desk.write(TRANSCRIPT, "projects/-p/a.jsonl")
     desk.write(TRANSCRIPT, "projects/-p/b.jsonl")
-    commit = importer.Import._commit
-
-    def locked(self: importer.Import) -> None:
-        if self.source.key.endswith("a.jsonl"):
-            raise Locked("another writer holds the session")
-        commit(self)
-
-    monkeypatch.setattr(importer.Import, "_commit", locked)
-    found = list(import_path(desk.store, str(desk.home)))
+    with Store.open(desk.store.path) as other:
+        other.session(held.session).append("session.renamed", {"title": "mine"})
+        found = list(import_path(desk.store, str(desk.home)))
     assert [(result.status, [entry["code"] for entry in result.findings]) for result in found] == [
         ("refused", ["locked"]),
         ("imported", []),
     ]
+    assert [result.status for result in import_path(desk.store, str(desk.home))] == ["grown", "unchanged"]
 
 
 def test_an_event_that_canonical_json_cannot_hold_costs_only_its_line(desk: Desk) -> None:
