@@ -9,7 +9,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any, TypedDict
 
     class Witness(TypedDict):
@@ -49,8 +49,7 @@ FACTS = (
 )
 
 # One row per verdict, one column per fact, in the order of FACTS: 1 yes, 0 no, - either. Rows are disjoint and cover
-# everything, so
-# their order carries no meaning; a fact further left outweighs those to its right.
+# everything, so their order carries no meaning; a fact further left outweighs those to its right.
 TABLE = (
     (IO_ERROR, "1----------"),
     (UNSUPPORTED, "01---------"),
@@ -71,7 +70,7 @@ CUTTABLE = frozenset({UNCOMMITTED, TORN_TAIL, SUSPECT_TAIL})  # the tail may go,
 WRITABLE = frozenset({CLEAN, DEGRADED}) | CUTTABLE
 ROUTINE = frozenset({CLEAN, UNCOMMITTED, TORN_TAIL})  # what an honest crash leaves behind
 
-_DAMAGE = frozenset({"header", "payload", "trailer", "block"})
+DAMAGE = frozenset({"header", "payload", "trailer", "block"})
 
 
 def judge(facts: Mapping[str, bool]) -> str:
@@ -88,39 +87,61 @@ def durable_mark(scan: Mapping[str, Any], successor: Mapping[str, Any] | None, w
     """Return D: bytes of the segment below it were promised.
 
     `scan` is what the core found, `successor` the header fields of the next segment, `witness` what the index saw
-    synced.
+    synced. Where repair rewrote the segment, offsets kept elsewhere speak of the old layout and are left out;
+    `events_missing` holds the promise by ordinal then.
     """
     marks = [int(scan["durable_mark"])]
     fields = scan["header"]["fields"]
-    if fields is not None and successor is not None and successor["prev_segment_id"] == fields["segment_id"]:
+    moved = fields is None or bool(scan["notes"])
+    if not moved and successor is not None and successor["prev_segment_id"] == fields["segment_id"]:
         marks.append(successor["prev_length"])
-    if fields is not None and witness is not None and witness["segment_id"] == fields["segment_id"]:
+    if not moved and witness is not None and witness["segment_id"] == fields["segment_id"]:
         marks.append(witness["durable_off"])
     return max(marks)
 
 
+def promised_ordinal(
+    scan: Mapping[str, Any], successor: Mapping[str, Any] | None, witness: Witness | None, *, newest: bool
+) -> int:
+    """Return the last ordinal that this segment must hold by what its successor and the witness say; 0: not known.
+
+    A witness of a segment that is gone binds the newest one: the session ends too early.
+    """
+    fields = scan["header"]["fields"]
+    segment_id = fields["segment_id"] if fields is not None else None
+    promised = [0]
+    if successor is not None and segment_id in {None, successor["prev_segment_id"]}:
+        promised.append(successor["prev_last_ordinal"])
+    if witness is not None and (newest or witness["segment_id"] == segment_id):
+        promised.append(witness["ordinal"])
+    return max(promised)
+
+
 def weigh(
-    scan: Mapping[str, Any], mark: int, *, misplaced: bool = False, successor_missing: bool = False
+    scan: Mapping[str, Any],
+    mark: int,
+    *,
+    misplaced: bool = False,
+    successor_missing: bool = False,
+    events_missing: bool = False,
 ) -> dict[str, bool]:
     """Turn what a scan found into the facts of the table.
 
     `mark` is the durable mark. `misplaced`: the caller found that bytes belong elsewhere. `successor_missing`: the
-    seal names a segment that is not there.
+    seal names a segment that is not there. `events_missing`: successor or witness promise events that are not there.
     """
     faults = scan["faults"]
     header = scan["header"]
     codes = {fault["code"] for fault in faults}
-    damage = [fault for fault in faults if fault["code"] in _DAMAGE]
-    above = [fault for fault in damage if fault["offset"] >= mark]
-    below = [fault for fault in damage if fault["offset"] < mark]
-    unreadable = header["fault"] in {"not_a_segment", "text_mode", "damaged", "missing"}
-    ends_below = not damage and _end(scan) < mark
+    above = [fault for fault in faults if fault["code"] in DAMAGE and fault["offset"] >= mark]
+    below = [fault for fault in faults if fault["code"] in DAMAGE and fault["offset"] < mark]
+    ends_below = not below and not above and int(scan["valid_end"]) < mark
     return {
         "io_error": "io" in codes,
         "unsupported": "unsupported" in codes or header["fault"] in {"newer_major", "unknown_feature"},
         "misplaced": misplaced,
-        "damaged_below": bool(below) or unreadable,
-        "missing_below": ends_below or successor_missing,
+        "damaged_below": bool(below) or header["fault"] in {"not_a_segment", "text_mode", "damaged"},
+        "missing_below": ends_below or successor_missing or events_missing or header["fault"] == "missing",
         "out_of_order": "order" in codes,
         "tampered": bool(codes & {"digest", "chain"}),
         "damaged_above": bool(above),
@@ -130,27 +151,39 @@ def weigh(
     }
 
 
-def _end(scan: Mapping[str, Any]) -> int:
-    """Return where the meaningful bytes end: a tail of zeros counts as not being there."""
-    return int(scan["valid_end"])
+def fault_verdict(fault: Mapping[str, Any], mark: int) -> str:
+    """Return what one fault of a scan means by itself."""
+    code = fault["code"]
+    if code in DAMAGE:
+        if fault["offset"] < mark:
+            return CORRUPT
+        return TORN_TAIL if fault["signature"] else SUSPECT_TAIL
+    return {"io": IO_ERROR, "unsupported": UNSUPPORTED, "order": ORDER}.get(code, TAMPERED)
 
 
-def lost_ordinals(scan: Mapping[str, Any], *, next_first: int | None) -> list[tuple[int, int]]:
-    """Return the inclusive ranges of ordinals that a damaged segment can no longer serve.
+def worst(verdicts: Iterable[str]) -> str:
+    """Return the most severe of the verdicts; CLEAN when there are none."""
+    return max(verdicts, key=SEVERITY.index, default=CLEAN)
 
-    `next_first` is the first ordinal of the next segment; None when this is the newest one and the end is not known.
+
+def lost_ordinals(
+    scan: Mapping[str, Any], *, mark: int, begin: int, last_seen: int, promised: int
+) -> list[tuple[int, int]]:
+    """Return the inclusive ranges of ordinals that a damaged segment can no longer serve, in order.
+
+    `mark` is the durable mark, `begin` the segment's first ordinal, `last_seen` the highest ordinal of a valid event or note, `promised` the last ordinal
+    that must be there (0: not known). A torn tail holds nothing that was promised and loses nothing.
     """
-    ranges: list[tuple[int, int]] = []
+    ranges: set[tuple[int, int]] = set()
+    end = max(last_seen, promised)
     for fault in scan["faults"]:
-        if fault["code"] not in _DAMAGE:
-            continue
-        first = fault["before"] + 1
-        last = (
-            fault["after"] - 1 if fault["after"] else (next_first - 1 if next_first else max(fault["ordinal"], first))
-        )
-        if first <= last:
-            ranges.append((first, last))
-    last_known = max([scan["last_ordinal"], *(fault["after"] for fault in scan["faults"])])
-    if not ranges and next_first is not None and last_known + 1 < next_first:
-        ranges.append((last_known + 1, next_first - 1))
-    return ranges
+        first = fault["before"] + 1 if fault["before"] else begin
+        if fault["code"] == "order":
+            ranges.add((first, fault["ordinal"] - 1))
+        elif fault["code"] in DAMAGE and fault["after"]:
+            ranges.add((first, fault["after"] - 1))
+        elif fault["code"] in DAMAGE and fault["offset"] < mark:
+            ranges.add((first, max(end, fault["ordinal"])))
+    if not any(last >= promised for _, last in ranges):
+        ranges.add((last_seen + 1, promised))
+    return sorted((first, last) for first, last in ranges if first <= last)
