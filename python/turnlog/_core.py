@@ -16,9 +16,11 @@ from turnlog._pure.format import *  # noqa: F403 - numbers of the format, for mo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from types import ModuleType
 
     from turnlog._pure import *  # noqa: F403 - the reference says which names there are and what their types are
+    from turnlog._pure.frame import FrameHeader
 
 _NATIVE = "turnlog._native"
 
@@ -46,6 +48,27 @@ def _take(core: ModuleType) -> None:
     """Make the contract's names those of the core."""
     for name in _pure.__all__:
         globals()[name] = getattr(core, name)
+
+
+def salvage(path: str, segment_id: bytes) -> Iterator[tuple[int, FrameHeader, bytes | None]]:
+    """Walk what is left of a damaged segment; offline work, which the reference core does for both."""
+    from turnlog._pure import salvage as home
+
+    return home.salvage(path, segment_id)
+
+
+def claimed_ordinal(data: bytes, segment_ids: Iterable[bytes], offsets: Iterable[int]) -> int | None:
+    """Return the ordinal of the frame in `data` if it belongs to one of the other places."""
+    from turnlog._pure import salvage as home
+
+    return home.claimed_ordinal(data, segment_ids, offsets)
+
+
+def stated_ordinal(data: bytes) -> int | None:
+    """Return the ordinal that a frame header states, believed or not."""
+    from turnlog._pure import salvage as home
+
+    return home.stated_ordinal(data)
 
 
 _take(_choose())

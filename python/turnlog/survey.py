@@ -1,14 +1,14 @@
 """A survey: reads the segments of one session and judges each, changing nothing.
 
-Owns: turning scans, headers, links between segments and the witness into verdicts and findings. Invariants: reads
-only; every finding names session, segment, offset and the ordinals concerned. Must not know: how damage is repaired
-or shown.
+Owns: turning the scan of a segment, what its neighbours and the witness promise, into a verdict and findings.
+Invariants: reads only; every finding names session, segment, offset and the ordinals concerned. Must not know: how
+damage is repaired or shown; the links between segments (links.py).
 """
 
 from __future__ import annotations
 
-from turnlog import _core, recovery
-from turnlog.errors import NewerFormat, StorageError
+from turnlog import _core, misplaced, recovery
+from turnlog.errors import Damaged, StorageError
 from turnlog.ids import format_id
 from turnlog.segments import SegmentFile, list_segments
 
@@ -23,7 +23,7 @@ _EXPLANATIONS = {
     recovery.CLEAN: "every byte is as it was written",
     recovery.UNCOMMITTED: "the last atomic group was not finished; none of its events was acknowledged",
     recovery.TORN_TAIL: "the last write did not reach the disk whole; nothing in it was acknowledged as durable",
-    recovery.SUSPECT_TAIL: "the bytes after the last durable event are unreadable and do not look like an unfinished write",
+    recovery.SUSPECT_TAIL: "the bytes after the last durable event are unreadable and look like no unfinished write",
     recovery.CORRUPT: "bytes that were promised have changed",
     recovery.LOST_DATA: "bytes that were promised are missing",
     recovery.ORDER: "events are out of order",
@@ -39,14 +39,32 @@ class SegmentReport:
     """What one segment holds and what its state is."""
 
     def __init__(
-        self, file: SegmentFile, scan: dict[str, Any], verdict: str, mark: int, lost: list[tuple[int, int]]
+        self,
+        file: SegmentFile,
+        scan: dict[str, Any],
+        facts: dict[str, bool],
+        *,
+        mark: int,
+        lost: list[tuple[int, int]],
+        last_seen: int,
+        known_id: bytes | None = None,
+        moved: frozenset[int] = frozenset(),
     ) -> None:
-        """Keep the parts; `mark` is the durable mark, `lost` the inclusive ranges of ordinals that cannot be served."""
+        """Keep the parts.
+
+        `mark` is the durable mark, `lost` the inclusive ranges of ordinals that cannot be served, `last_seen` the
+        highest readable ordinal, `known_id` the segment id where only neighbours know it, `moved` the offsets at which
+        bytes of another place lie.
+        """
         self.file = file
         self.scan = scan
-        self.verdict = verdict
+        self.facts = facts
+        self.verdict = recovery.judge(facts)
         self.mark = mark
         self.lost = lost
+        self.last_seen = last_seen
+        self.moved = moved
+        self._known_id = known_id
 
     @property
     def fields(self) -> dict[str, Any] | None:
@@ -54,39 +72,69 @@ class SegmentReport:
         fields: dict[str, Any] | None = self.scan["header"]["fields"]
         return fields
 
+    @property
+    def segment_id(self) -> bytes | None:
+        """Return the segment id, from the header or from a neighbour."""
+        return self.fields["segment_id"] if self.fields is not None else self._known_id
+
     def detail(self) -> str:
         """Say in one sentence what the verdict means here."""
+        return self._explain(self.verdict)
+
+    def _explain(self, verdict: str) -> str:
         fault = self.scan["header"]["fault"]
-        if fault is not None:
-            return f"{_EXPLANATIONS[self.verdict]} (header: {fault.replace('_', ' ')})"
-        return _EXPLANATIONS[self.verdict]
+        about = f" (header: {fault.replace('_', ' ')})" if fault is not None else ""
+        return _EXPLANATIONS[verdict] + about
 
     def findings(self, session_id: str) -> Iterator[dict[str, Any]]:
-        """Yield one finding per damaged range, or one for the verdict when there is no range; nothing when CLEAN."""
-        if self.verdict == recovery.CLEAN:
-            return
-        base = {"type": "finding", "session": session_id, "segment": self.file.name, "verdict": self.verdict}
-        faults = self.scan["faults"]
-        for fault in faults:
-            ordinals = [fault["before"] + 1, fault["after"] - 1] if fault["after"] > fault["before"] + 1 else None
+        """Yield one finding per damaged range and one per fact about the whole segment; nothing when CLEAN."""
+        base = {"type": "finding", "session": session_id, "segment": self.file.name}
+        for fault in self.scan["faults"]:
+            moved = fault["offset"] in self.moved
             yield {
                 **base,
-                "code": fault["code"],
+                "verdict": recovery.MISDIRECTED if moved else recovery.fault_verdict(fault, self.mark),
+                "code": "misplaced" if moved else fault["code"],
                 "offset": fault["offset"],
                 "end": fault["end"],
-                "lost": ordinals,
-                "detail": fault["detail"],
+                "lost": self._lost_at(fault),
+                "detail": "a frame of another place lies here" if moved else fault["detail"],
             }
-        if not faults:
-            lost = list(self.lost[0]) if self.lost else None
+        for verdict, code, offset in self._whole():
+            lost = list(self.lost[-1]) if verdict == recovery.LOST_DATA and self.lost else None
+            if self.scan["header"]["fault"] is not None and self.lost:
+                lost = list(self.lost[-1])
             yield {
                 **base,
-                "code": "segment",
-                "offset": self.scan["commit_end"],
+                "verdict": verdict,
+                "code": code,
+                "offset": offset,
                 "end": self.scan["size"],
                 "lost": lost,
-                "detail": self.detail(),
+                "detail": self._explain(verdict),
             }
+
+    def _whole(self) -> Iterator[tuple[str, str, int]]:
+        """Yield (verdict, code, offset) of what is wrong with the segment as a whole."""
+        header, facts = self.scan["header"], self.facts
+        if header["fault"] is not None:
+            verdict = recovery.judge({name: facts[name] and name in _OF_HEADER for name in recovery.FACTS})
+            yield verdict, header["fault"], 0
+        elif facts["misplaced"] and not self.moved:
+            yield recovery.MISDIRECTED, "name", 0
+        if facts["missing_below"] and header["fault"] is None:
+            yield recovery.LOST_DATA, "end", self.scan["commit_end"]
+        if facts["open_group"]:
+            yield recovery.UNCOMMITTED, "group", self.scan["commit_end"]
+        if facts["degraded"]:
+            yield recovery.DEGRADED, "header_copy", 0
+
+    def _lost_at(self, fault: Mapping[str, Any]) -> list[int] | None:
+        first = fault["before"] + 1 if fault["before"] else self.file.first_ordinal
+        return next((list(part) for part in self.lost if part[0] == first), None)
+
+
+_OF_HEADER = frozenset({"unsupported", "damaged_below", "missing_below"})
 
 
 def examine(
@@ -97,30 +145,40 @@ def examine(
     newest: bool = True,
     witness: Witness | None = None,
     digests: bool = False,
+    known_id: bytes | None = None,
+    siblings: Sequence[SegmentFile] = (),
 ) -> SegmentReport:
     """Scan one segment and judge it.
 
-    `successor` holds the next segment's header fields; `newest` says that there is no next one. Raises StorageError
-    only when the file cannot be opened; read errors become the verdict IO_ERROR.
+    `successor` holds the next segment's header fields; `newest` says that there is no next one; `known_id` is the
+    segment id that a neighbour states, `siblings` are the session's segments, where a misplaced frame may come from.
+    Raises StorageError or Damaged only when nothing of the file can be read; read errors become the verdict IO_ERROR.
     """
-    with _core.SegmentReader(file.path) as reader:
+    with _core.SegmentReader(file.path, known_id) as reader:
         scan = reader.scan(digests=digests)
+        last_seen = _last_seen(reader, scan, file)
+        moved = misplaced.moved_frames(reader, scan, known_id, siblings or [file])
     fields = scan["header"]["fields"]
-    misplaced = fields is not None and not _belongs(fields, file, session_id)
     mark = recovery.durable_mark(scan, successor, witness)
+    promised = recovery.promised_ordinal(scan, successor, witness, newest=newest)
     seal = scan["seal"]
-    successor_missing = newest and seal is not None
-    facts = recovery.weigh(scan, mark, misplaced=misplaced or _moved(scan), successor_missing=successor_missing)
-    next_first = successor["first_ordinal"] if successor is not None else None
-    lost = recovery.lost_ordinals(scan, next_first=next_first)
-    if witness is not None and fields is not None and witness["segment_id"] == fields["segment_id"]:
-        known = max([scan["last_ordinal"], *(fault["after"] for fault in scan["faults"])])
-        if facts["missing_below"] and witness["ordinal"] > known and not lost:
-            lost = [(known + 1, witness["ordinal"])]
-    return SegmentReport(file, scan, recovery.judge(facts), mark, lost)
+    facts = recovery.weigh(
+        scan,
+        mark,
+        misplaced=bool(moved) or (fields is not None and not belongs(fields, file, session_id)),
+        successor_missing=newest and seal is not None,
+        events_missing=promised > last_seen and not _loses(scan, mark),
+    )
+    lost = recovery.lost_ordinals(
+        scan, mark=mark, begin=file.first_ordinal, last_seen=last_seen, promised=max(promised, _sealed(scan))
+    )
+    return SegmentReport(
+        file, scan, facts, mark=mark, lost=lost, last_seen=last_seen, known_id=known_id, moved=frozenset(moved)
+    )
 
 
-def _belongs(fields: Mapping[str, Any], file: SegmentFile, session_id: str) -> bool:
+def belongs(fields: Mapping[str, Any], file: SegmentFile, session_id: str) -> bool:
+    """Tell whether a header is that of the session and of the file's name."""
     return (
         format_id(fields["session_id"]) == session_id
         and fields["segment_id"][:4].hex() == file.prefix
@@ -128,21 +186,72 @@ def _belongs(fields: Mapping[str, Any], file: SegmentFile, session_id: str) -> b
     )
 
 
-def _moved(scan: Mapping[str, Any]) -> bool:
-    """Tell whether a damaged range holds a frame of this very segment that is valid at another offset."""
-    return any(fault.get("misplaced", False) for fault in scan["faults"])
+def _loses(scan: Mapping[str, Any], mark: int) -> bool:
+    """Tell whether damage below the mark explains why promised events are not there."""
+    return any(fault["code"] in recovery.DAMAGE and fault["offset"] < mark for fault in scan["faults"])
+
+
+def _sealed(scan: Mapping[str, Any]) -> int:
+    """Return the ordinal at the end of the run when it is promised by an orderly end, else 0."""
+    return int(scan["last_ordinal"]) if scan["closed"] else 0
+
+
+def _last_seen(reader: _core.SegmentReader, scan: Mapping[str, Any], file: SegmentFile) -> int:
+    """Return the highest ordinal of a valid event or note in the file; first ordinal - 1 when there is none."""
+    last: int = max(scan["last_ordinal"], file.first_ordinal - 1)
+    if scan["header"]["fault"] is None and not scan["faults"]:
+        return last
+    if not scan["frame_bytes"]:
+        return last
+    offset = max([_core.HEADER_BYTES, *(fault["end"] for fault in scan["faults"] if fault["after"])])
+    while True:
+        start = offset
+        _, offset, following, _, _, fault = reader.replay(start, 0, limit=1 << 16, types=frozenset())
+        last = max(last, following - 1)
+        if fault is None and offset == start:
+            return last
+        if fault is not None:
+            resumed = reader.resync(fault["offset"])
+            if resumed is None:
+                return last
+            offset = resumed[0]
 
 
 def survey(
     directory: str, session_id: str, *, witness: Witness | None = None, digests: bool = False
 ) -> Iterator[SegmentReport]:
-    """Examine every segment of a session, oldest first, with the links between them."""
+    """Examine every segment of a session, oldest first."""
     files = list_segments(directory)
-    headers = [header_fields(file) for file in files]
-    for position, file in enumerate(files):
-        following = headers[position + 1] if position + 1 < len(files) else None
-        newest = position + 1 == len(files)
-        yield examine(file, session_id, successor=following, newest=newest, witness=witness, digests=digests)
+    for index, file in enumerate(files):
+        yield examine(file, session_id, **surroundings(files, index, witness), witness=witness, digests=digests)
+
+
+def surroundings(files: Sequence[SegmentFile], index: int, witness: Witness | None) -> dict[str, Any]:
+    """Return what `examine` should know of the files around one: successor, newest, known_id, siblings."""
+    newest = index + 1 == len(files)
+    successor = None if newest else header_fields(files[index + 1])
+    return {
+        "successor": successor,
+        "newest": newest,
+        "known_id": _known_id(files, index, successor, witness),
+        "siblings": files,
+    }
+
+
+def _known_id(
+    files: Sequence[SegmentFile], index: int, successor: Mapping[str, Any] | None, witness: Witness | None
+) -> bytes | None:
+    """Return the id that neighbours state for a segment whose own header cannot be read."""
+    file = files[index]
+    if header_fields(file) is not None:
+        return None
+    stated = [successor["prev_segment_id"]] if successor is not None else []
+    stated += [witness["segment_id"]] if witness is not None else []
+    if index and header_fields(files[index - 1]) is not None:
+        with _core.SegmentReader(files[index - 1].path) as reader:
+            seal = reader.scan()["seal"]
+        stated += [seal["successor"]] if seal is not None else []
+    return next((segment_id for segment_id in stated if segment_id[:4].hex() == file.prefix), None)
 
 
 def header_fields(file: SegmentFile) -> dict[str, Any] | None:
@@ -151,36 +260,5 @@ def header_fields(file: SegmentFile) -> dict[str, Any] | None:
         with _core.SegmentReader(file.path) as reader:
             fields: dict[str, Any] | None = reader.header["fields"]
             return fields
-    except StorageError:
+    except (StorageError, Damaged):
         return None  # the same failure is reported by the scan of that segment
-
-
-def link_findings(files: Sequence[SegmentFile], session_id: str) -> Iterator[dict[str, Any]]:
-    """Yield a finding for each hole between segments: a missing number, a wrong predecessor, a jump of the ordinals.
-
-    Raises NewerFormat when a header says that this program is too old.
-    """
-    base = {"type": "finding", "session": session_id, "verdict": recovery.LOST_DATA, "code": "link"}
-    previous: dict[str, Any] | None = None
-    for file in files:
-        fields = header_fields(file)
-        if fields is None:
-            previous = None
-            continue
-        if fields["min_writer"] > _core.WRITER_LEVEL and fields["format_major"] > 1:
-            message = "the segment was written by a newer turnlog"
-            raise NewerFormat(message, session=session_id, segment=file.name)
-        if previous is None and file is files[0] and fields["segment_number"] != 1:
-            lost = [fields["fork_ordinal"] + 1, fields["first_ordinal"] - 1]
-            detail = f"segments 1 to {fields['segment_number'] - 1} are missing"
-            yield {**base, "segment": file.name, "offset": 0, "end": 0, "lost": lost, "detail": detail}
-        if previous is not None and fields["prev_segment_id"] != previous["segment_id"]:
-            lost = [previous["first_ordinal"], fields["first_ordinal"] - 1]
-            missing = fields["segment_number"] - previous["segment_number"] - 1
-            detail = (
-                f"{missing} segment(s) before this one are missing"
-                if missing > 0
-                else "this segment does not follow the one before it"
-            )
-            yield {**base, "segment": file.name, "offset": 0, "end": 0, "lost": lost, "detail": detail}
-        previous = fields
