@@ -57,6 +57,13 @@ def salvage(path: str, segment_id: bytes) -> Iterator[tuple[int, FrameHeader, by
     return home.salvage(path, segment_id)
 
 
+def provable_id(path: str, stated: Iterable[bytes]) -> bytes | None:
+    """Return the segment id under which frames of a file with a damaged header are authentic."""
+    from turnlog._pure import salvage as home
+
+    return home.provable_id(path, stated)
+
+
 def claimed_ordinal(data: bytes, segment_ids: Iterable[bytes], offsets: Iterable[int]) -> int | None:
     """Return the ordinal of the frame in `data` if it belongs to one of the other places."""
     from turnlog._pure import salvage as home

@@ -34,7 +34,7 @@ def link_findings(reports: Sequence[SegmentReport], session_id: str) -> Iterator
 
 def follows(previous: SegmentReport, fields: Mapping[str, Any]) -> bool:
     """Tell whether a header names `previous` as its predecessor."""
-    return previous.segment_id == fields["prev_segment_id"]
+    return bool(previous.segment_id == fields["prev_segment_id"])
 
 
 def _start(fields: Mapping[str, Any]) -> tuple[str, str, list[int] | None, str] | None:

@@ -214,7 +214,9 @@ class Bridge(Action):
 
     kind = "bridge"
 
-    def __init__(self, path: str, fields: Mapping[str, Any], last: int, chain: bytes | None, before: str | None) -> None:
+    def __init__(
+        self, path: str, fields: Mapping[str, Any], last: int, chain: bytes | None, before: str | None
+    ) -> None:
         """`last` is the last lost ordinal, `chain` the chain there (None: unknown), `before` the successor's name."""
         first = fields["first_ordinal"]
         lost = [(first, last)] if last >= first else []
@@ -229,9 +231,7 @@ class Bridge(Action):
     def run(self, keep: Quarantine) -> None:
         """Create the file whole."""
         about = {"quarantined": None, "verdict": "LOST_DATA"}
-        _create(
-            self._path, lambda descriptor: bridge(descriptor, self._fields, self._last, self._chain, about)
-        )
+        _create(self._path, lambda descriptor: bridge(descriptor, self._fields, self._last, self._chain, about))
 
 
 def whole_header(block: bytes) -> bytes:

@@ -9,6 +9,7 @@ which file is replaced, quarantine, locks.
 from __future__ import annotations
 
 from turnlog import _core, disk
+from turnlog.errors import Damaged
 from turnlog.notes import CHAIN_BYTES, gap_chain, lost_in_note, note_payload
 
 TYPE_CHECKING = False
@@ -24,19 +25,23 @@ _BUFFER_BYTES = 1024 * 1024
 
 
 class Target:
-    """Where a rewritten segment must end: what its successor or the witness promises.
+    """Where a rewritten segment must end, by what its successor or the witness promises.
 
-    `last` is the ordinal (0: what survived), `chain` the chain there (None: not known), `successor` the segment id
-    that its SEAL names.
+    `last` is the highest ordinal it may hold (0: no limit), `known` an (ordinal, chain) that is certain, `successor`
+    the segment id that its SEAL names.
     """
 
-    __slots__ = ("chain", "last", "successor")
+    __slots__ = ("known", "last", "successor")
 
-    def __init__(self, last: int = 0, chain: bytes | None = None, successor: bytes | None = None) -> None:
+    def __init__(self, last: int = 0, known: tuple[int, bytes] | None = None, successor: bytes | None = None) -> None:
         """Keep the parts."""
         self.last = last
-        self.chain = chain
+        self.known = known
         self.successor = successor
+
+    def chain_at(self, ordinal: int) -> bytes | None:
+        """Return the chain there when it is certain."""
+        return self.known[1] if self.known is not None and self.known[0] == ordinal else None
 
 
 class SegmentCopy:
@@ -158,7 +163,7 @@ class Rewriter:
             elif header.kind & _core.KIND_IGNORABLE:
                 self._flush(closed=True)
                 self._out.other(header, payload)
-        self._finish(max(promised, self._target.last))
+        self._finish(promised)
 
     def _last(self) -> int:
         return self._group[-1][1].ordinal if self._group else self._out.last
@@ -166,6 +171,10 @@ class Rewriter:
     def _event(self, offset: int, header: FrameHeader, payload: bytes) -> None:
         epoch = self._group[-1][1].epoch if self._group else self._out.epoch
         limit = self._target.last
+        if _core.digest(payload) != header.digest:
+            raise Damaged(
+                "TAMPERED: the payload does not have its digest; nothing is rewritten", ordinal=header.ordinal
+            )
         if header.ordinal <= self._last() or header.epoch < epoch or (limit and header.ordinal > limit):
             return  # of a stale writer; the old file in quarantine keeps it
         if header.ordinal > self._last() + 1:
@@ -222,9 +231,10 @@ class Rewriter:
         self._flush(closed=True)
         out, target = self._out, self._target
         if out.last < promised:
-            self._gap(promised, target.chain if target.last == promised else None)
-        elif target.chain is not None and out.last == target.last and out.chain != target.chain:
-            out.note(out.last, note_payload(target.chain, None, self._about))
+            self._gap(promised, target.chain_at(promised))
+        certain = target.chain_at(out.last)
+        if certain is not None and certain != out.chain:
+            out.note(out.last, note_payload(certain, None, self._about))
         if not out.notes:  # tells readers that offsets noted elsewhere are those of the old file
             out.note(out.last, note_payload(out.chain, None, self._about))
         out.end(target.successor)

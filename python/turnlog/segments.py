@@ -68,6 +68,26 @@ def list_segments(directory: str) -> list[SegmentFile]:
     return sorted(found.values(), key=_age(found))
 
 
+def stray_names(directory: str) -> list[str]:
+    """Return the names in a session folder that are neither segments nor the lock nor unfinished creations."""
+    return [
+        name
+        for name in sorted(os.listdir(directory))
+        if name != names.LOCK and not name.endswith(names.TEMP_SUFFIX) and names.parse_segment_name(name) is None
+    ]
+
+
+def true_file(directory: str, fields: Mapping[str, Any], *, compacted: bool) -> SegmentFile:
+    """Return the segment file under the name that its header states."""
+    name = names.segment_name(fields["first_ordinal"], fields["segment_id"], compacted=compacted)
+    return SegmentFile(directory, name, fields["first_ordinal"], fields["segment_id"][:4].hex(), compacted=compacted)
+
+
+def raw_path(file: SegmentFile, segment_id: bytes) -> str:
+    """Return where the raw form of a segment lies."""
+    return os.path.join(os.path.dirname(file.path), names.segment_name(file.first_ordinal, segment_id))
+
+
 def _age(found: dict[tuple[int, str], SegmentFile]) -> Any:
     """Return a sort key: first ordinal, and the number in the header where a crash left two segments with one first
     ordinal.

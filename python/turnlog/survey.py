@@ -242,16 +242,23 @@ def _known_id(
     files: Sequence[SegmentFile], index: int, successor: Mapping[str, Any] | None, witness: Witness | None
 ) -> bytes | None:
     """Return the id that neighbours state for a segment whose own header cannot be read."""
-    file = files[index]
-    if header_fields(file) is not None:
+    if header_fields(files[index]) is not None:
         return None
+    stated = stated_ids(files, index, successor, witness)
+    return next((segment_id for segment_id in stated if segment_id[:4].hex() == files[index].prefix), None)
+
+
+def stated_ids(
+    files: Sequence[SegmentFile], index: int, successor: Mapping[str, Any] | None, witness: Witness | None
+) -> list[bytes]:
+    """Return the segment ids that neighbours and witness state for the segment at `index`."""
     stated = [successor["prev_segment_id"]] if successor is not None else []
     stated += [witness["segment_id"]] if witness is not None else []
     if index and header_fields(files[index - 1]) is not None:
         with _core.SegmentReader(files[index - 1].path) as reader:
             seal = reader.scan()["seal"]
         stated += [seal["successor"]] if seal is not None else []
-    return next((segment_id for segment_id in stated if segment_id[:4].hex() == file.prefix), None)
+    return stated
 
 
 def header_fields(file: SegmentFile) -> dict[str, Any] | None:

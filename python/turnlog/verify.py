@@ -11,7 +11,7 @@ import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 
-from turnlog import _core, artifact_check, identity, names, recovery
+from turnlog import artifact_check, identity, names, recovery
 from turnlog.errors import Damaged, InvalidInput, NewerFormat, SessionNotFound, StorageError, TurnlogError
 from turnlog.links import link_findings
 from turnlog.lock import is_locked
@@ -285,5 +285,3 @@ def _parse_head(text: str) -> tuple[int, bytes]:
     if parts is None:
         raise InvalidInput(f"a head is ORDINAL:CHAIN with 64 hex digits, not {text!r}")
     return int(parts[1]), bytes.fromhex(parts[2])
-
-

@@ -8,8 +8,9 @@ verdicts, what repair writes.
 from __future__ import annotations
 
 from turnlog._pure.blocks import open_source
-from turnlog._pure.format import FRAME_HEADER_MAX_BYTES, FRAME_MAGIC, HEADER_BYTES
+from turnlog._pure.format import FRAME_HEADER_MAX_BYTES, FRAME_MAGIC, HEADER_BYTES, HEADER_COPY_OFFSET
 from turnlog._pure.frame import FrameFault, decode_frame_header
+from turnlog._pure.reader import SEGMENT_ID_AT, SEGMENT_ID_BYTES
 from turnlog._pure.walk import Window
 
 TYPE_CHECKING = False
@@ -36,6 +37,18 @@ def salvage(path: str, segment_id: bytes) -> Iterator[tuple[int, FrameHeader, by
             payload = window.chunk.data[at : at + header.payload_length]
         yield offset, header, payload
         offset += 8 if fault is FrameFault.SHORT else header.frame_length
+
+
+def provable_id(path: str, stated: Iterable[bytes]) -> bytes | None:
+    """Return the segment id under which frames of the file are authentic: one of `stated`, or one that is left in a
+    damaged header copy.
+    """
+    block = open_source(path).read_filled(0, HEADER_BYTES)[0]
+    left = [block[at + SEGMENT_ID_AT : at + SEGMENT_ID_AT + SEGMENT_ID_BYTES] for at in (0, HEADER_COPY_OFFSET)]
+    for candidate in (*stated, *left):
+        if len(candidate) == SEGMENT_ID_BYTES and next(salvage(path, candidate), None) is not None:
+            return candidate
+    return None
 
 
 def claimed_ordinal(data: bytes, segment_ids: Iterable[bytes], offsets: Iterable[int]) -> int | None:
