@@ -23,12 +23,14 @@ PACKAGE = ROOT / "python" / "turnlog"
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("errors", "events", "ids", "names"),
     ("_core", "_native", "_pure", "disk", "sqlite"),
-    ("payload_fields", "payload_fields", "projection", "recovery", "reduce"),
-    ("appender", "identity", "lock", "log", "segments", "survey", "tail"),
+    ("notes", "payload_fields", "payload_fields", "projection", "recovery", "reduce"),
+    ("appender", "identity", "links", "lock", "log", "misplaced", "quarantine", "segments", "survey", "tail"),
     ("index", "index_catch_up", "index_file", "index_query", "index_read"),
     ("session", "store"),
     ("__init__", "feed", "tools"),
-    ("compact", "importers", "repair", "verify"),
+    ("artifact_check", "proof", "verify"),
+    ("mending", "repair", "repair_headers", "repair_plan", "rewrite", "sorting"),
+    ("compact", "importers"),
     ("__main__", "cli"),
 )
 FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names}

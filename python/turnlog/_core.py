@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from turnlog._pure import *  # noqa: F403 - the reference says which names there are and what their types are
-    from turnlog._pure.frame import FrameHeader
+    from turnlog._pure.frame import FrameHeader as FrameHeader  # noqa: PLC0414 - passed on as a type
 
 _NATIVE = "turnlog._native"
 

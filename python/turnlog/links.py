@@ -63,10 +63,10 @@ def _link(
         missing = fields["segment_number"] - before["segment_number"] - 1 if before is not None else 0
         what = f"{missing} segment(s) before this one are" if missing > 0 else "the segment before this one is"
         return recovery.LOST_DATA, "hole", lost, f"{what} missing"
-    if before is not None and fields["segment_number"] != before["segment_number"] + 1:
-        if not (repaired or previous.scan["notes"]):  # a bridge stands for any number of segments
-            what = f"segment number {fields['segment_number']} after {before['segment_number']}"
-            return recovery.ORDER, "number", None, what
+    bridged = repaired or bool(previous.scan["notes"])  # a bridge stands for any number of segments
+    if before is not None and fields["segment_number"] != before["segment_number"] + 1 and not bridged:
+        what = f"segment number {fields['segment_number']} after {before['segment_number']}"
+        return recovery.ORDER, "number", None, what
     if previous.last_seen >= first:
         what = f"the segment before this one goes on to ordinal {previous.last_seen}"
         return recovery.ORDER, "overlap", None, what

@@ -41,7 +41,7 @@ class Action:
         lost = [list(part) for part in self.lost]
         return {"type": "action", "kind": self.kind, "segment": self.segment, "lost": lost, "text": self.text}
 
-    def run(self, keep: Quarantine) -> None:
+    def run(self, keep: Quarantine, /) -> None:
         """Carry the step out. Raises NoSpace, ReadOnly, StorageError."""
         raise NotImplementedError
 
@@ -60,7 +60,7 @@ class SetAside(Action):
         super().__init__(os.path.basename(path), f"move {os.path.basename(path)} to quarantine: {why}")
         self._path = path
 
-    def run(self, keep: Quarantine) -> None:
+    def run(self, keep: Quarantine, /) -> None:
         """Keep the file under a second name, then take the first one away."""
         keep.keep_file(self._path)
         disk.remove_if_present(self._path)
@@ -78,7 +78,7 @@ class Rename(Action):
         self._path = path
         self._name = name
 
-    def run(self, keep: Quarantine) -> None:
+    def run(self, _keep: Quarantine, /) -> None:
         """Rename."""
         folder = os.path.dirname(self._path)
         os.rename(self._path, os.path.join(folder, self._name))
@@ -99,7 +99,7 @@ class CutTail(Action):
         self._start = start
         self._end = end
 
-    def run(self, keep: Quarantine) -> None:
+    def run(self, keep: Quarantine, /) -> None:
         """Keep a copy, then cut."""
         keep.keep_range(self._path, self._start, self._end)
         disk.cut(self._path, self._start)
@@ -115,7 +115,7 @@ class RestoreHeader(Action):
         super().__init__(file.name, f"restore the damaged header copy of {file.name} from the good one")
         self._path = file.path
 
-    def run(self, keep: Quarantine) -> None:
+    def run(self, keep: Quarantine, /) -> None:
         """Write only the bytes that differ; the good copy is never touched, so a torn write loses nothing."""
         keep.keep_range(self._path, 0, _core.HEADER_BYTES)
         descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
@@ -144,7 +144,7 @@ class Unpack(Action):
         self._path = file.path
         self._raw_path = raw_path
 
-    def run(self, keep: Quarantine) -> None:
+    def run(self, keep: Quarantine, /) -> None:
         """Write the raw segment, then take the compacted one away."""
         with _core.SegmentReader(self._path) as reader:
             block = whole_header(reader.read(0, _core.HEADER_BYTES))
@@ -185,7 +185,7 @@ class Rewrite(Action):
         self._mark = mark
         self._target = target
 
-    def run(self, keep: Quarantine) -> None:
+    def run(self, keep: Quarantine, /) -> None:
         """Keep the old file, write the new one beside it, rename."""
         kept = keep.keep_file(self._path)
         if self._raw_path != self._path and os.path.exists(self._raw_path):
@@ -228,7 +228,7 @@ class Bridge(Action):
         self._last = last
         self._chain = chain
 
-    def run(self, keep: Quarantine) -> None:
+    def run(self, _keep: Quarantine, /) -> None:
         """Create the file whole."""
         about = {"quarantined": None, "verdict": "LOST_DATA"}
         _create(self._path, lambda descriptor: bridge(descriptor, self._fields, self._last, self._chain, about))

@@ -110,7 +110,7 @@ class WriteIdentity(Action):
         super().__init__(names.STORE_FILE, f"write {names.STORE_FILE} with a new store id; the old one is kept")
         self._store = store
 
-    def run(self, keep: Quarantine) -> None:
+    def run(self, keep: Quarantine, /) -> None:
         """Keep the old file, then write the new one over it."""
         path = os.path.join(self._store, names.STORE_FILE)
         if os.path.exists(path):

@@ -56,10 +56,7 @@ def lost_header_fields(
         before.last = file.first_ordinal - 1 if before.rewritten else before.last
         fields = bridge_fields(before, segment_id, epoch)
         return {**fields, "first_ordinal": file.first_ordinal, "prev_last_ordinal": file.first_ordinal - 1}
-    if successor is not None:
-        fields = first_bridge_fields(successor)
-    else:
-        fields = first_fields(session_id)
+    fields = first_bridge_fields(successor, session_id)
     missing = file.first_ordinal > fields["first_ordinal"]
     return {
         **fields,

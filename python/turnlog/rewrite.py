@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from turnlog._pure.frame import FrameHeader
+    from turnlog._core import FrameHeader
 
 _ANCHORS = frozenset({_core.KIND_CLOSE, _core.KIND_OPEN, _core.KIND_SEAL})
 _ZERO_ID = bytes(16)
@@ -79,7 +79,15 @@ class SegmentCopy:
         self.last, self._epoch = header.ordinal, header.epoch
         self._events += 1
         flags = header.flags | _core.FLAG_COMMIT if closes_group else header.flags
-        self._frame(header.kind, flags, header.ordinal, payload, header.event_id, header.time_us, header.type)
+        self._frame(
+            header.kind,
+            flags,
+            header.ordinal,
+            payload,
+            event_id=header.event_id,
+            time_us=header.time_us,
+            type=header.type,
+        )
 
     def note(self, ordinal: int, payload: bytes) -> None:
         """Write a REPAIR_NOTE; order and chain go on from it."""
@@ -89,7 +97,7 @@ class SegmentCopy:
 
     def other(self, header: FrameHeader, payload: bytes) -> None:
         """Write a control frame that readers may skip."""
-        self._frame(header.kind, header.flags, self.last, payload, header.event_id, header.time_us)
+        self._frame(header.kind, header.flags, self.last, payload, event_id=header.event_id, time_us=header.time_us)
 
     def end(self, successor: bytes | None) -> None:
         """Write SEAL when a successor is known, else CLOSE, and everything to the file."""
@@ -107,6 +115,7 @@ class SegmentCopy:
         flags: int,
         ordinal: int,
         payload: bytes,
+        *,
         event_id: bytes = _ZERO_ID,
         time_us: int = 0,
         type: str = "",
