@@ -199,10 +199,7 @@ const fn needs_escape(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
-/// Append UTF-8 text with the escapes of the form.
-///
-/// A chunk is tested as a whole, which compiles to vector instructions; in a chunk that needs escapes they are found
-/// eight bytes at a time; runs without escapes are copied in one piece.
+/// Append UTF-8 text with the escapes of the form. Runs without escapes are copied in one piece.
 fn write_escaped(out: &mut Vec<u8>, text: &[u8]) {
     let mut copied = 0;
     let mut escape_at = |out: &mut Vec<u8>, at: usize| {
@@ -210,45 +207,35 @@ fn write_escaped(out: &mut Vec<u8>, text: &[u8]) {
         write_escape(out, text[at]);
         copied = at + 1;
     };
-    let mut chunks = text.chunks_exact(CHUNK_BYTES);
-    let mut start = 0;
-    for chunk in chunks.by_ref() {
-        if chunk.iter().fold(false, |any, &byte| any | needs_escape(byte)) {
-            for (index, word) in chunk.chunks_exact(8).enumerate() {
-                let mut marks = escape_marks(bytes_of(word));
-                while marks != 0 {
-                    escape_at(out, start + index * 8 + (marks.trailing_zeros() / 8) as usize);
-                    marks &= marks - 1;
+    let mut at = 0;
+    while let Some(chunk) = text[at..].first_chunk::<CHUNK_BYTES>() {
+        let marks = escape_marks(chunk);
+        if marks.iter().fold(0, |any, word| any | word) != 0 {
+            for (index, mut word) in marks.into_iter().enumerate() {
+                while word != 0 {
+                    escape_at(out, at + index * 8 + (word.trailing_zeros() / 8) as usize);
+                    word &= word - 1;
                 }
             }
         }
-        start += CHUNK_BYTES;
+        at += CHUNK_BYTES;
     }
-    for (index, &byte) in chunks.remainder().iter().enumerate() {
+    for (index, &byte) in text[at..].iter().enumerate() {
         if needs_escape(byte) {
-            escape_at(out, start + index);
+            escape_at(out, at + index);
         }
     }
     out.extend_from_slice(&text[copied..]);
 }
 
-/// The high bit of each byte of the word that needs an escape. Bytes are added to with their own high bit cleared, so
-/// that no carry passes from one to the next.
-const fn escape_marks(word: [u8; 8]) -> u64 {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x80 * ONES;
-    let word = u64::from_le_bytes(word);
-    let low = word & !HIGH;
-    let is_printable = low.wrapping_add(ONES * (0x80 - 0x20));
-    let is_no_quote = (low ^ (ONES * b'"' as u64)).wrapping_add(ONES * 0x7F);
-    let is_no_backslash = (low ^ (ONES * b'\\' as u64)).wrapping_add(ONES * 0x7F);
-    !((is_printable & is_no_quote & is_no_backslash) | word) & HIGH
-}
-
-fn bytes_of(word: &[u8]) -> [u8; 8] {
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(word);
-    bytes
+/// Set the high bit of each byte that needs an escape, eight bytes a word; this loop compiles to vector instructions.
+fn escape_marks(chunk: &[u8; CHUNK_BYTES]) -> [u64; CHUNK_BYTES / 8] {
+    let marks = chunk.map(|byte| if needs_escape(byte) { 0x80 } else { 0 });
+    let mut words = [0; CHUNK_BYTES / 8];
+    for (word, bytes) in words.iter_mut().zip(marks.chunks_exact(8)) {
+        *word = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+    }
+    words
 }
 
 fn write_escape(out: &mut Vec<u8>, byte: u8) {

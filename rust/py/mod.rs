@@ -13,6 +13,8 @@ mod receipt;
 pub(crate) mod value;
 mod writer;
 
+use std::cell::Cell;
+
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -96,6 +98,8 @@ fn closed(py: Python<'_>, path: &str) -> PyErr {
     placed(py, raised::Closed::new_err(("the segment reader was closed",)), name, None)
 }
 
+/// A larger buffer is given back after the call that needed it.
+const BUFFER_KEPT_BYTES: usize = 1024 * 1024;
 /// From this length on other threads may run during a digest; below, handing over costs more than it gives.
 const DETACH_MIN_BYTES: usize = 64 * 1024;
 
@@ -122,11 +126,21 @@ mod _native {
     const IMPLEMENTATION: &str = "native";
 }
 
+thread_local! {
+    /// The buffer of the last call, so that most calls allocate nothing but their result.
+    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
 #[pyfunction]
 fn canonical<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
-    let mut out = Vec::with_capacity(1024);
+    let mut out = BUFFER.take();
+    out.clear();
     value::canonical_into(value, &mut out)?;
-    Ok(PyBytes::new(value.py(), &out))
+    let bytes = PyBytes::new(value.py(), &out);
+    if out.capacity() <= BUFFER_KEPT_BYTES {
+        BUFFER.set(out);
+    }
+    Ok(bytes)
 }
 
 #[pyfunction]

@@ -182,24 +182,25 @@ impl<'py> Walk<'_, 'py> {
         let (first, first_byte) = (self.entries.len(), self.key_bytes.len());
         self.collect(dict)?;
         self.sort(first)?;
-        self.out.push(b'{');
-        for at in first..self.entries.len() {
-            if at > first {
-                self.out.push(b',');
-            }
-            match &self.entries[at].key {
+        let mut separator = b'{';
+        while let Some(Entry { key, value }) = self.next_member(first) {
+            self.out.push(separator);
+            match &key {
                 Key::Text(range) => write_string(self.out, &self.key_bytes[range.clone()]),
                 Key::Units(units) => write_units(self.out, units),
             }
             self.out.push(b':');
-            let value = self.entries[at].value.clone();
             let walked = self.value(&value, depth + 1);
-            below(walked, || key_step(&self.key_bytes, &self.entries[at].key))?;
+            below(walked, || key_step(&self.key_bytes, &key))?;
+            separator = b',';
         }
-        self.out.push(b'}');
-        self.entries.truncate(first);
+        self.out.extend_from_slice(if separator == b'{' { b"{}" } else { b"}" });
         self.key_bytes.truncate(first_byte);
         Ok(())
+    }
+
+    fn next_member(&mut self, first: usize) -> Option<Entry<'py>> {
+        if self.entries.len() > first { self.entries.pop() } else { None }
     }
 
     fn collect(&mut self, dict: &Bound<'py, PyDict>) -> Walked {
@@ -220,10 +221,12 @@ impl<'py> Walk<'_, 'py> {
         Ok(())
     }
 
+    /// Order the members from `first` on, the last one first, so that they come off the stack in order.
     fn sort(&mut self, first: usize) -> Walked {
         let key_bytes = &self.key_bytes;
-        let order = |left: &Entry<'_>, right: &Entry<'_>| compare(key_bytes, &left.key, &right.key);
+        let order = |left: &Entry<'_>, right: &Entry<'_>| compare(key_bytes, &right.key, &left.key);
         let entries = &mut self.entries[first..];
+        entries.reverse();
         if entries.is_sorted_by(|left, right| order(left, right) == Ordering::Less) {
             return Ok(());
         }
