@@ -52,11 +52,12 @@ _PUT_SHARD = "INSERT OR REPLACE INTO shards VALUES (?, ?)"
 class Plan:
     """What a catch-up has to look at."""
 
-    __slots__ = ("gone", "live", "shards", "visit")
+    __slots__ = ("gone", "live", "new", "shards", "visit")
 
     def __init__(self) -> None:
         """Start with nothing."""
         self.visit: list[str] = []
+        self.new: set[str] = set()  # those of `visit` that the tables do not have
         self.gone: list[str] = []
         self.live: set[str] = set()
         self.shards: dict[str, int] = {}  # times of the shard folders that were listed
@@ -73,35 +74,48 @@ def plan(
     found = Plan()
     found.live = {name for name in _listing(os.path.join(store, names.LIVE)) if names.is_session_id(name)}
     wanted = dict.fromkeys([*moved, *sorted(found.live - heads.keys())])
-    times = dict(_shard_times(os.path.join(store, names.SESSIONS)))
-    times.update(dict.fromkeys(shards.keys() - times.keys(), _REMOVED))
-    for shard, mtime_ns in times.items():
-        if mtime_ns != _LIST_AGAIN and shards.get(shard) == mtime_ns:
-            continue
+    for shard, mtime_ns in _changed_shards(os.path.join(store, names.SESSIONS), shards).items():
         listed = set(_listing(os.path.join(store, names.SESSIONS, shard)))
         there = {name for name in listed if names.is_session_id(name) and names.shard(name) == shard}
         known = {row[0] for row in connection.execute("SELECT id FROM sessions WHERE substr(id, 35) = ?", (shard,))}
-        wanted.update(dict.fromkeys(sorted(there - known)))
+        found.new |= there - known
         found.gone += known - there
         found.shards[shard] = mtime_ns
-    found.visit = list(wanted)
+    found.visit = [*wanted, *sorted(found.new - wanted.keys())]
     return found
 
 
-def _shard_times(sessions: str) -> Iterator[tuple[str, int]]:
-    """Yield every shard folder with its time, or with 0 when it changed so recently that its time proves nothing."""
+def _changed_shards(sessions: str, shards: Mapping[str, int]) -> dict[str, int]:
+    """Return the shard folders whose times differ from `shards`, with their times.
+
+    0 stands for a folder that changed so recently that its time proves nothing, -1 for one that is gone.
+    """
+    changed: dict[str, int] = {}
     settled_ns = time.time_ns() - _SETTLED_NS
     try:
         descriptor = os.open(sessions, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
-        return
+        return {name: _REMOVED for name, mtime_ns in shards.items() if mtime_ns != _REMOVED}
     try:
-        for name in os.listdir(descriptor):
-            if names.is_shard(name):
+        present = os.listdir(descriptor)
+        for name in present:
+            stored_ns = shards.get(name)
+            if stored_ns is None and not names.is_shard(name):
+                continue
+            try:
                 mtime_ns = os.stat(name, dir_fd=descriptor).st_mtime_ns
-                yield name, mtime_ns if mtime_ns < settled_ns else _LIST_AGAIN
+            except FileNotFoundError:
+                continue  # removed since; the next catch-up will miss it
+            if mtime_ns >= settled_ns:
+                changed[name] = _LIST_AGAIN
+            elif mtime_ns != stored_ns:
+                changed[name] = mtime_ns
     finally:
         os.close(descriptor)
+    for name in shards.keys() - present:
+        if shards[name] != _REMOVED:
+            changed[name] = _REMOVED
+    return changed
 
 
 def visits(connection: apsw.Connection, store: str, found: Plan, heads: Heads, *, sync: bool) -> Iterator[list[Visit]]:
@@ -109,7 +123,7 @@ def visits(connection: apsw.Connection, store: str, found: Plan, heads: Heads, *
     for start in range(0, len(found.visit), BATCH_SESSIONS):
         batch = []
         for session_id in found.visit[start : start + BATCH_SESSIONS]:
-            visit = load(connection, session_id)
+            visit = Visit(SessionRow(session_id)) if session_id in found.new else load(connection, session_id)
             live = session_id in found.live
             directory = names.session_dir(store, session_id)
             if not read_on(visit, directory, head=heads.get(session_id), live=live, sync=sync):
@@ -142,28 +156,33 @@ def load(connection: apsw.Connection, session_id: str) -> Visit:
 
 
 def write(connection: apsw.Connection, batch: Iterable[Visit]) -> set[str]:
-    """Store what visits found; return the ids of sessions that another process changed meanwhile: left for the next
-    catch-up.
+    """Store what visits found, in one transaction; return the ids of sessions that another process changed meanwhile.
+
+    Those are left for the next catch-up.
     """
-    skipped = set()
     with sqlite.Immediate(connection):
-        key = connection.execute("SELECT coalesce(max(session), 0) FROM sessions").get
-        kept = []
+        kept, skipped = [], set()
         for visit in batch:
-            if not _unmoved(connection, visit):
+            if _unmoved(connection, visit):
+                kept.append(visit)
+            else:
                 skipped.add(visit.row.id)
-                continue
-            if visit.key is None:
-                key += 1
-                visit.key = key
-            kept.append(visit)
-        connection.executemany(_PUT_SESSION, [(visit.key, *visit.row.values()) for visit in kept])
-        connection.executemany(
-            _PUT_SEGMENT, [(visit.key, *segment.columns()) for visit in kept for segment in visit.touched]
-        )
-        connection.executemany("DELETE FROM tags WHERE session = ?", [(visit.key,) for visit in kept])
-        connection.executemany(_PUT_TAG, [tag for visit in kept for tag in _tags(visit)])
+        _put(connection, kept)
     return skipped
+
+
+def _put(connection: apsw.Connection, batch: list[Visit]) -> None:
+    key = int(connection.execute("SELECT coalesce(max(session), 0) FROM sessions").get)
+    for visit in batch:
+        if visit.key is None:
+            key += 1
+            visit.key = key
+    connection.executemany(_PUT_SESSION, [(visit.key, *visit.row.values()) for visit in batch])
+    connection.executemany(
+        _PUT_SEGMENT, [(visit.key, *segment.columns()) for visit in batch for segment in visit.touched]
+    )
+    connection.executemany("DELETE FROM tags WHERE session = ?", [(visit.key,) for visit in batch])
+    connection.executemany(_PUT_TAG, [tag for visit in batch for tag in _tags(visit)])
 
 
 def _unmoved(connection: apsw.Connection, visit: Visit) -> bool:
@@ -194,11 +213,12 @@ def fill(
     """Catch an empty database up over the whole store; `progress` is called with (sessions done, sessions in all)."""
     found = plan(connection, store, heads, heads, {})
     done = 0
-    for batch in visits(connection, store, found, heads, sync=sync):
-        write(connection, batch)
-        done = min(done + BATCH_SESSIONS, len(found.visit))
-        if progress is not None:
-            progress(done, len(found.visit))
+    with sqlite.Immediate(connection):
+        for batch in visits(connection, store, found, heads, sync=sync):
+            _put(connection, batch)
+            done = min(done + BATCH_SESSIONS, len(found.visit))
+            if progress is not None:
+                progress(done, len(found.visit))
     write_folders(connection, found.shards, ())
 
 

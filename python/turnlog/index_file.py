@@ -23,30 +23,39 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 SCHEMA_NUMBER = 1
-BROKEN = (
-    apsw.CorruptError,
-    apsw.NotADBError,
-    apsw.SQLError,
-    apsw.FormatError,
-)  # SQLError: a table or column is missing
+BROKEN = (apsw.CorruptError, apsw.NotADBError, apsw.SQLError)  # SQLError: a table or column is missing
 _SIDE_FILES = ("", "-wal", "-shm")
+_POLL_MS = 10
 
 
 class Replacing:
-    """Held while a process replaces the database: others wait, then find it done. A flock on the folder `sessions/`;
-    it leaves no file.
+    """Held while a process replaces the database: others wait, then find it done.
+
+    A flock on the folder `sessions/`; it leaves no file and ends with its process.
     """
 
-    __slots__ = ("_descriptor", "_path")
+    __slots__ = ("_descriptor", "_path", "_timeout_ms")
 
-    def __init__(self, store: str) -> None:
-        """Use as `with Replacing(store):`."""
+    def __init__(self, store: str, timeout_ms: int) -> None:
+        """Use as `with Replacing(store, timeout_ms):`; raises IndexUnavailable when another holds it for longer."""
         self._path = os.path.join(store, names.SESSIONS)
+        self._timeout_ms = timeout_ms
         self._descriptor = -1
 
     def __enter__(self) -> None:
-        self._descriptor = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        descriptor = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        deadline = time.monotonic() + self._timeout_ms / 1000
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() < deadline:
+                    time.sleep(_POLL_MS / 1000)
+                    continue
+                os.close(descriptor)
+                raise IndexUnavailable("another process is rebuilding the index") from None
+            self._descriptor = descriptor
+            return
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -105,8 +114,9 @@ def replace(store: str, path: str, fill: Callable[[apsw.Connection], None], *, b
     `broken`: what is there has proved unusable, even if it can be opened. Raises IndexUnavailable (the old one is a
     newer turnlog's), apsw.Error, OSError; then the old one is untouched.
     """
-    temporary = f"{path}.{os.getpid()}-{os.urandom(4).hex()}{names.TEMP_SUFFIX}"
+    temporary = path + names.TEMP_SUFFIX  # only the holder of the lock uses the name
     try:
+        _remove(temporary)  # left by a process that was killed
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
         scratch = sqlite.open_scratch(temporary)
         try:
@@ -119,8 +129,12 @@ def replace(store: str, path: str, fill: Callable[[apsw.Connection], None], *, b
         finally:
             scratch.close()
     finally:
-        for suffix in _SIDE_FILES:
-            disk.remove_if_present(temporary + suffix)
+        _remove(temporary)
+
+
+def _remove(path: str) -> None:
+    for suffix in _SIDE_FILES:
+        disk.remove_if_present(path + suffix)
 
 
 def file_identity(path: str) -> tuple[int, ...]:

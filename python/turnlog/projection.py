@@ -22,8 +22,22 @@ from turnlog.names import is_session_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
     from typing import Any, Protocol
+
+    from turnlog.payload_fields import Message, Settings, Step
+
+    class Fields(Protocol):
+        """The decoders, as the module `payload_fields` has them."""
+
+        def read_step(self, event: Event, /) -> Step:
+            """Return usage and model."""
+
+        def read_settings(self, event: Event, /) -> Settings:
+            """Return the settings."""
+
+        def read_message(self, event: Event, /) -> Message:
+            """Return the content."""
 
     class Event(Protocol):
         """The part of an event handle that the fold uses."""
@@ -132,10 +146,16 @@ class SessionRow:
 
 def fold(row: SessionRow, events: Iterable[Event]) -> None:
     """Apply events, in order, to the row. Raises Damaged or StorageError when a payload cannot be read."""
+    from turnlog import payload_fields  # msgspec comes with it
+
     for event in events:
         action = _ACTIONS.get(event.type)
         if action is not None:
-            action(row, event)
+            action(row, event, payload_fields)
+    row.tokens_input = min(row.tokens_input, COUNT_MAX)
+    row.tokens_output = min(row.tokens_output, COUNT_MAX)
+    row.tokens_cache_read = min(row.tokens_cache_read, COUNT_MAX)
+    row.tokens_cache_write = min(row.tokens_cache_write, COUNT_MAX)
     row.state = _state(row)
 
 
@@ -149,76 +169,76 @@ def _state(row: SessionRow) -> str:
     return RUNNING if row.open_turns else OPEN
 
 
-def _settings(row: SessionRow, event: Event) -> None:
-    given = _payload_fields(event, "session")
-    if title := _line(given["title"]):
+def _settings(row: SessionRow, event: Event, read: Fields) -> None:
+    given = read.read_settings(event)
+    if title := _line(given.title):
         row.title, row.titled = title, 1
-    row.cwd = stored_text(given["cwd"]) or row.cwd
-    row.model = stored_text(given["model"]) or row.model
-    parent = given["parent"]
-    if not row.parent and isinstance(parent, str) and is_session_id(parent):
-        row.parent = parent
-    tags = {*row.tags, *_tags(given["tags"])} - {*_tags(given["tags_removed"])}
-    row.tags = tuple(sorted(tags)[:TAGS_MAX])
+    row.cwd = stored_text(given.cwd) or row.cwd
+    row.model = stored_text(given.model) or row.model
+    if not row.parent and isinstance(given.parent, str) and is_session_id(given.parent):
+        row.parent = given.parent
+    if given.tags or given.tags_removed:
+        tags = {*row.tags, *_tags(given.tags)} - {*_tags(given.tags_removed)}
+        row.tags = tuple(sorted(tags)[:TAGS_MAX])
 
 
-def _closed(row: SessionRow, _event: Event) -> None:
+def _closed(row: SessionRow, _event: Event, _read: Fields) -> None:
     row.closed = 1
 
 
-def _archived(row: SessionRow, _event: Event) -> None:
+def _archived(row: SessionRow, _event: Event, _read: Fields) -> None:
     row.archived = 1
 
 
-def _unarchived(row: SessionRow, _event: Event) -> None:
+def _unarchived(row: SessionRow, _event: Event, _read: Fields) -> None:
     row.archived = 0
 
 
-def _deleted(row: SessionRow, _event: Event) -> None:
+def _deleted(row: SessionRow, _event: Event, _read: Fields) -> None:
     row.deleted = 1
 
 
-def _turn_started(row: SessionRow, _event: Event) -> None:
+def _turn_started(row: SessionRow, _event: Event, _read: Fields) -> None:
     row.closed = 0  # work after a close means that the session was resumed
     row.turns += 1
     row.open_turns += 1
 
 
-def _turn_ended(row: SessionRow, _event: Event) -> None:
+def _turn_ended(row: SessionRow, _event: Event, _read: Fields) -> None:
     row.open_turns = max(0, row.open_turns - 1)
 
 
-def _step(row: SessionRow, event: Event) -> None:
+def _step(row: SessionRow, event: Event, read: Fields) -> None:
     row.closed = 0
     row.steps += 1
-    given = _payload_fields(event, "step")
-    row.model = stored_text(given["model"]) or row.model
-    usage = given["usage"]
-    if isinstance(usage, dict):
-        row.tokens_input = _sum(row.tokens_input, usage.get("input"))
-        row.tokens_output = _sum(row.tokens_output, usage.get("output"))
-        row.tokens_cache_read = _sum(row.tokens_cache_read, usage.get("cache_read"))
-        row.tokens_cache_write = _sum(row.tokens_cache_write, usage.get("cache_write"))
+    given = read.read_step(event)
+    if given.model:
+        row.model = stored_text(given.model)
+    usage = given.usage
+    row.tokens_input += usage.input
+    row.tokens_output += usage.output
+    row.tokens_cache_read += usage.cache_read
+    row.tokens_cache_write += usage.cache_write
 
 
-def _message(row: SessionRow, _event: Event) -> None:
+def _message(row: SessionRow, _event: Event, _read: Fields) -> None:
     row.closed = 0
     row.messages += 1
 
 
-def _user_message(row: SessionRow, event: Event) -> None:
+def _user_message(row: SessionRow, event: Event, read: Fields) -> None:
     row.closed = 0
     row.messages += 1
     if not row.title:
-        row.title = _line(_first_text(_payload_fields(event, "message")["content"]))
+        row.title = _line(_first_text(read.read_message(event).content))
 
 
-def _tool_call(row: SessionRow, _event: Event) -> None:
+def _tool_call(row: SessionRow, _event: Event, _read: Fields) -> None:
     row.closed = 0
     row.tool_calls += 1
 
 
-_ACTIONS: dict[str, Callable[[SessionRow, Event], None]] = {
+_ACTIONS: dict[str, Callable[[SessionRow, Event, Fields], None]] = {
     **dict.fromkeys(
         [f"session.{name}" for name in ("created", "forked", "configured", "renamed", "tagged")], _settings
     ),
@@ -236,13 +256,6 @@ _ACTIONS: dict[str, Callable[[SessionRow, Event], None]] = {
     "tool.proposed": _tool_call,
 }
 TYPES = frozenset(_ACTIONS)  # what to ask of replay; all other events only move the head
-
-
-def _payload_fields(event: Event, family: str) -> Mapping[str, Any]:
-    """Return the payload's fields that `family` reads, None for each absent one."""
-    from turnlog.payload_fields import read_fields
-
-    return read_fields(event, family)
 
 
 def stored_text(value: object) -> str:
@@ -263,12 +276,6 @@ def _line(value: object) -> str:
 def _tags(value: object) -> set[str]:
     items = value if isinstance(value, list) else ()
     return {tag for item in items if (tag := _line(item))}
-
-
-def _sum(total: int, value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return min(total + value, COUNT_MAX)
-    return total
 
 
 def _first_text(content: object) -> object:

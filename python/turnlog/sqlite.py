@@ -67,13 +67,23 @@ def temporary_in_memory(connection: apsw.Connection) -> None:
     connection.pragma("temp_store", "MEMORY")
 
 
+def cache_lists(connection: apsw.Connection) -> None:
+    """16 MiB of pages, used as they are needed: the 2 MiB default holds the list indexes of a few thousand sessions."""
+    connection.pragma("cache_size", -16_384)
+
+
 def unsynced_scratch(connection: apsw.Connection) -> None:
     """For a file that no one else sees yet: no journal, no sync. A crash leaves a file that is never opened."""
     connection.pragma("journal_mode", "OFF")
     connection.pragma("synchronous", "OFF")
 
 
-_ALWAYS: tuple[Callable[[apsw.Connection], None], ...] = (distrust_file, strict_quotes, temporary_in_memory)
+_ALWAYS: tuple[Callable[[apsw.Connection], None], ...] = (
+    distrust_file,
+    strict_quotes,
+    temporary_in_memory,
+    cache_lists,
+)
 
 
 def _open(name: str, flags: int, *settings: Callable[[apsw.Connection], None], busy_timeout_ms: int) -> apsw.Connection:
@@ -103,7 +113,8 @@ def open_writer(path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> apsw.Co
 def open_scratch(path: str) -> apsw.Connection:
     """Open a new database that nobody else sees: a temporary file, or ":memory:". Raises apsw.Error."""
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-    return _open(path, flags, unsynced_scratch, busy_timeout_ms=0)
+    settings = () if path == ":memory:" else (unsynced_scratch,)  # what is in memory is used on and must roll back
+    return _open(path, flags, *settings, busy_timeout_ms=0)
 
 
 class Immediate:

@@ -100,7 +100,7 @@ def tables(index: Index) -> dict[str, list[tuple[Any, ...]]]:
     by_id = "SELECT s.id, g.* FROM {} AS g JOIN sessions AS s ON s.session = g.session"
     found = {}
     for table in ("sessions", "segments", "tags"):
-        cursor = index._connected().execute(by_id.format(table))
+        cursor = index._database._connected().execute(by_id.format(table))
         columns = [name for name, _ in cursor.get_description()]
         dropped = columns.index("session")
         found[table] = sorted(row[:dropped] + row[dropped + 1 :] for row in cursor)

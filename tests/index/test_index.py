@@ -164,7 +164,7 @@ def test_a_forgotten_session_is_read_anew_if_it_is_still_there(indexed: Logs) ->
 
 def test_a_rebuild_shows_the_old_rows_until_the_new_ones_are_complete(indexed: Logs) -> None:
     index, other, reader = indexed.index(), indexed.index(), indexed.index(read_only=True)
-    index._connected().execute("UPDATE sessions SET title = 'stale'")
+    index._database._connected().execute("UPDATE sessions SET title = 'stale'")
     seen: list[tuple[int, int]] = []
 
     def progress(done: int, total: int) -> None:
@@ -270,7 +270,7 @@ def test_a_closed_index_says_so(indexed: Logs) -> None:
 
 def test_a_full_disk_is_reported_and_over_when_there_is_room(indexed: Logs) -> None:
     index = indexed.index()
-    connection = index._connected()
+    connection = index._database._connected()
     pages = connection.pragma("page_count")
     connection.pragma("max_page_count", pages)
     for number in range(100, 160):

@@ -73,7 +73,7 @@ def test_a_folder_that_did_not_change_is_not_listed_again(indexed: Logs, monkeyp
 def test_a_folder_that_changed_just_now_is_listed_again(indexed: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_catch_up, "_SETTLED_NS", 10**18)  # no folder counts as settled
     index = indexed.index()
-    found = index_catch_up.plan(index._connected(), indexed.store, [], {}, dict.fromkeys(("a0", "a1"), 0))
+    found = index_catch_up.plan(index._database._connected(), indexed.store, [], {}, dict.fromkeys(("a0", "a1"), 0))
     assert found.shards == {"a0": 0, "a1": 0}
     assert found.visit == []
     index.close()

@@ -105,8 +105,8 @@ def test_a_reader_answers_from_memory_and_writes_no_byte(indexed: Logs, breakage
 def test_an_index_that_breaks_while_it_is_open_is_rebuilt(indexed: Logs, breakage: str) -> None:
     index = indexed.index()
     before = all_rows(index)
-    index._connected().pragma("wal_checkpoint(truncate)")
-    index._connected().pragma("shrink_memory")
+    index._database._connected().pragma("wal_checkpoint(truncate)")
+    index._database._connected().pragma("shrink_memory")
     BREAKAGES[breakage](indexed.folder / "index.db")
     indexed.create(A)
     index.catch_up(indexed.heads())
@@ -151,6 +151,29 @@ def test_an_index_locked_by_another_process_stops_no_append(indexed: Logs) -> No
     index.close()
 
 
+def test_an_index_being_rebuilt_by_another_process_is_waited_for_a_while(indexed: Logs) -> None:
+    (indexed.folder / "index.db").unlink()
+    with index_file.Replacing(indexed.store, 50):
+        with pytest.raises(IndexUnavailable, match="another process is rebuilding"):
+            indexed.index()
+        reader = indexed.index(read_only=True)
+        assert len(all_rows(reader)) == 8
+        reader.close()
+    index = indexed.index()
+    assert len(all_rows(index)) == 8
+    index.close()
+
+
+def test_what_a_killed_rebuild_left_behind_is_no_obstacle(indexed: Logs) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        (indexed.folder / f"index.db.tmp{suffix}").write_bytes(b"half")
+    index = indexed.index()
+    index.rebuild()
+    assert len(all_rows(index)) == 8
+    index.close()
+    assert not list(indexed.folder.glob("*.tmp*"))
+
+
 def set_schema(logs: Logs, number: int) -> bytes:
     connection = apsw.Connection(str(logs.folder / "index.db"))
     connection.pragma("user_version", number)
@@ -174,7 +197,7 @@ def test_an_index_of_an_older_schema_is_rebuilt(indexed: Logs) -> None:
     set_schema(indexed, index_file.SCHEMA_NUMBER - 1)
     index = indexed.index()
     assert {row["title"] for row in all_rows(index)} == {f"session {number}" for number in range(8)}
-    assert index._connected().pragma("user_version") == index_file.SCHEMA_NUMBER
+    assert index._database._connected().pragma("user_version") == index_file.SCHEMA_NUMBER
     index.close()
 
 
