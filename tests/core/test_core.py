@@ -29,15 +29,23 @@ class Finder:
 sys.meta_path.insert(0, Finder())
 """
 PRESENT = """
-import sys, types, turnlog._pure
-native = types.ModuleType("turnlog._native")
-for name in turnlog._pure.__all__:
-    setattr(native, name, getattr(turnlog._pure, name))
-native.IMPLEMENTATION = "native"
-sys.modules["turnlog._native"] = native
+import sys
+from importlib.machinery import ModuleSpec
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        return ModuleSpec(name, self) if name == "turnlog._native" else None
+    def create_module(self, spec):
+        return None
+    def exec_module(self, native):
+        import turnlog._pure
+        for name in turnlog._pure.__all__:
+            setattr(native, name, getattr(turnlog._pure, name))
+        native.IMPLEMENTATION = "native"
+        native.CONTRACT += 0
+sys.meta_path.insert(0, Finder())
 """
-STALE = PRESENT + "native.CONTRACT = 0\n"
-OLDER = PRESENT + "del native.canonical\n"
+STALE = PRESENT.replace("native.CONTRACT += 0", "native.CONTRACT = 0")
+OLDER = PRESENT.replace("native.CONTRACT += 0", "del native.canonical")
 UNLINKED = ABSENT.replace("ModuleNotFoundError", "ImportError")
 WITHOUT_DEPENDENCY = ABSENT.replace("name=name", "name='absent_dependency'")
 
@@ -107,7 +115,7 @@ def test_an_unknown_name_is_no_part_of_the_reference_core() -> None:
 
 
 def test_the_native_core_costs_no_import_of_the_reference() -> None:
-    code = f"{PRESENT.replace('getattr(turnlog._pure, name)', 'len')}\nnative.CONTRACT = turnlog._pure.CONTRACT\n"
+    code = PRESENT.replace("getattr(turnlog._pure, name)", "len").replace("CONTRACT += 0", "CONTRACT = 1")
     code += (
         "from turnlog import _core\nprint(sorted(name for name in sys.modules if name.startswith('turnlog._pure.')))"
     )
