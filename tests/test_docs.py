@@ -10,11 +10,13 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import click
 import pytest
+from click.testing import CliRunner
 
-from turnlog import errors
+from turnlog import cli, errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,17 +42,13 @@ def blocks(name: str, *languages: str) -> list[str]:
     return [body for language, body in FENCE.findall(text_of(name)) if language in languages]
 
 
-def group() -> Any:
+def group() -> click.Group:
     """Return the click group of `sessionctl`."""
-    click = pytest.importorskip("click")
-    cli = pytest.importorskip("turnlog.cli")
     return next(value for value in vars(cli).values() if isinstance(value, click.Group))
 
 
-def verbs() -> dict[str, Any]:
+def verbs() -> dict[str, click.Command]:
     """Return each verb with its click command."""
-    import click
-
     top = group()
     context = click.Context(top)
     found = {name: top.get_command(context, name) for name in top.list_commands(context)}
@@ -67,7 +65,7 @@ def commands_in(name: str) -> Iterator[list[str]]:
             yield shlex.split(command)[1:]
 
 
-def is_complete(command: Any, words: list[str]) -> bool:
+def is_complete(command: click.Command, words: list[str]) -> bool:
     """Tell whether each option among the words is one of the command's, or of the group's."""
     known = {option for part in (command, group()) for item in part.params for option in item.opts}
     used = {word.split("=")[0] for word in words if re.match(r"--?[a-zA-Z]", word)}
@@ -117,8 +115,6 @@ def test_a_link_leads_somewhere(name: str) -> None:
 
 
 def test_the_help_of_each_verb_says_what_its_exit_codes_mean() -> None:
-    from click.testing import CliRunner
-
     top = group()
     for verb in verbs():
         shown = CliRunner().invoke(top, [verb, "--help"])

