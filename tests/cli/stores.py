@@ -92,7 +92,7 @@ def make_store(path: Path, *session_ids: str) -> Path:
 
 
 def fingerprint(folder: Path) -> dict[str, tuple[str, int, int]]:
-    """Return digest, modification time and mode of every file and folder: equal before and after means: nothing written."""
+    """Return digest, modification time and mode of every file and folder: equal means that nothing was written."""
     found = {}
     for path in [folder, *sorted(folder.rglob("*"))]:
         content = path.read_bytes() if path.is_file() else b""

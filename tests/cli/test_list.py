@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 TABLE = """\
 ID                                    AGE  STATE  TURNS  EVENTS  TOKENS     SIZE  CWD            TITLE
 0196aaaa-0000-7000-8000-00000000000a   1h  open       1       9     876  5.7 KiB  /src/app       flaky test
-0196aaaa-0000-7000-8000-00000000000b   1h  open       0       3       0  4.9 KiB  /tmp/\\x1b[31m  nice \\x1b]0;owned\\x07\\x9b2J\\u202eevil ?
+0196aaaa-0000-7000-8000-00000000000b   1h  open       0       3       0  4.9 KiB  /tmp/\\x1b[31m  \
+nice \\x1b]0;owned\\x07\\x9b2J\\u202eevil ?
 """
 
 

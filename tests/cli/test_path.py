@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.cli.conftest import Runner, assert_fits_schema
 from tests.cli.stores import FLAKY, fingerprint, make_store
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 
 def test_the_option_wins_over_the_variable_the_folder_and_the_user(

@@ -6,8 +6,10 @@ is built.
 
 from __future__ import annotations
 
+import os
 import time
 
+from turnlog import names
 from turnlog.cli import exits
 from turnlog.cli.command import Invocation, verb
 from turnlog.cli.progress import Progress
@@ -35,7 +37,7 @@ def command(call: Invocation) -> int:
             damaged += sum(row["damaged"] for row in rows)
             if token is None:
                 break
-        path = index.path
+        path = os.path.join(store.path, names.INDEX)
     ms = round((time.monotonic() - started_s) * 1000)
     if call.json:
         answer = {"store": store.path, "index": path, "sessions": sessions, "damaged": damaged, "ms": ms}

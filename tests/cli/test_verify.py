@@ -1,0 +1,90 @@
+"""`sessionctl verify`: sound stores, damage of each kind, heads kept elsewhere; it never writes."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.conftest import Runner, assert_fits_schema
+from tests.cli.stores import DAMAGED, FLAKY, fingerprint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_sound_store_is_ok_on_one_line(run: Runner, golden: Path) -> None:
+    done = run("verify")
+    line = re.sub(r"\d+\.\d s", "TIME", done.out)
+    expected = "ok  2 sessions  12 events  10.6 KiB  (quick; --full adds the digest of every payload)  TIME\n"
+    assert (done.code, line, done.err) == (0, expected, "")
+    assert "(full)" in run("verify", "--full").out
+
+
+@pytest.mark.parametrize("full", [[], ["--full"]])
+def test_json_gives_each_session_and_a_summary(run: Runner, golden: Path, full: list[str]) -> None:
+    objects = run("verify", "--json", *full).objects
+    assert [item["type"] for item in objects] == ["check", "check", "summary"]
+    assert objects[-1]["full"] is bool(full)
+    assert_fits_schema(run, "verify", objects)
+
+
+def test_damage_is_exit_1_with_its_place_and_the_next_command(run: Runner, damaged: Path) -> None:
+    done = run("verify")
+    assert done.code == 1
+    assert re.search(rf"^{DAMAGED}  CORRUPT  \d{{20}}-\w{{8}}\.seg, offset \d+, lost 3: ", done.lines[0])
+    assert done.lines[-1].startswith("damaged  1 of 2 sessions  ")
+    assert done.err == f"  next   sessionctl repair {DAMAGED}\n"
+    assert run("verify", FLAKY).code == 0
+
+
+def test_damage_in_json_fits_the_schema(run: Runner, damaged: Path) -> None:
+    done = run("verify", "--json")
+    assert [item["type"] for item in done.objects] == ["check", "finding", "check", "summary"]
+    assert done.objects[-1]["next"] == [f"sessionctl repair {DAMAGED}"]
+    assert_fits_schema(run, "verify", done.objects)
+
+
+def test_a_head_kept_elsewhere_proves_the_history(run: Runner, golden: Path) -> None:
+    head = run("verify", FLAKY, "--json").objects[0]["head"]
+    assert re.fullmatch(r"9:[0-9a-f]{64}", head)
+    assert run("verify", FLAKY, "--expect", head).code == 0
+    assert run("verify", FLAKY, "--expect", head[:-2] + "00").code == 1
+    assert run("verify", FLAKY, "--expect", "10" + head[1:]).code == 1
+
+
+@pytest.mark.parametrize(
+    "words", [["--expect", "9:00"], [FLAKY, "--expect", "nonsense"], ["--expect", "9:" + "0" * 64]]
+)
+def test_a_head_without_form_or_session_is_wrong_usage(run: Runner, golden: Path, words: list[str]) -> None:
+    assert run("verify", *words).code == 2
+
+
+def test_a_lost_identity_is_a_finding_and_sessions_are_checked_all_the_same(run: Runner, whole: Path) -> None:
+    (whole / "store.json").write_bytes(b"not json")
+    done = run("verify")
+    assert done.code == 1
+    assert "store.json" in done.out
+    assert "1 session" in done.lines[-1]
+
+
+def test_a_segment_cut_below_its_promise_is_lost_data(run: Runner, whole: Path) -> None:
+    (segment,) = whole.rglob("*.seg")
+    assert run("rebuild-index").code == 0
+    segment.write_bytes(segment.read_bytes()[:-600])
+    done = run("verify", FLAKY, "--json")
+    assert done.code == 1
+    assert "LOST_DATA" in {item["verdict"] for item in done.objects if item["type"] == "finding"}
+
+
+@pytest.mark.parametrize("index", ["missing", "garbage", "current"])
+def test_verify_writes_no_byte(run: Runner, damaged: Path, index: str) -> None:
+    if index != "missing":
+        assert run("rebuild-index").code == 0
+    if index == "garbage":
+        (damaged / "index.db").write_bytes(b"garbage" * 1000)
+    before = fingerprint(damaged)
+    for words in ([], ["--full"], [DAMAGED, "--json"], [FLAKY]):
+        run("verify", *words)
+    assert fingerprint(damaged) == before
