@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def link_findings(reports: Sequence[SegmentReport], session_id: str) -> Iterator[dict[str, Any]]:
     """Yield a finding for each place at which two segments, or the start and the first one, do not fit together."""
     previous: SegmentReport | None = None
-    for position, report in enumerate(reports):
+    for position, report in enumerate([report for report in reports if report.ours]):
         fields = report.fields
         base = {"type": "finding", "session": session_id, "segment": report.file.name, "offset": 0, "end": 0}
         if fields is not None:

@@ -12,6 +12,7 @@ from bisect import bisect_right
 from turnlog import _core, recovery
 from turnlog.errors import Damaged, NewerFormat, StorageError, TurnlogError
 from turnlog.segments import SegmentFile, list_segments
+from turnlog.survey import belongs, surroundings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Log:
         self.damage: list[Damaged] = []  # what windows with on_damage="skip" passed over
         self._visible = visible
         self._readers: dict[str, SegmentReader] = {}
+        self._true: dict[str, bool] = {}  # by path: whether the file is a segment of this session
 
     def events(self, window: Window) -> Iterator[Event]:
         """Yield the events of the window, oldest first.
@@ -86,28 +88,50 @@ class Log:
         """Yield the same events in lists, as the core hands them over."""
         files = list_segments(self.directory)
         expected = window.after + 1
-        for index in range(self.position(files, expected), len(files)):
+        index = self.position(files, expected)
+        while index < len(files):
             file = files[index]
             if window.ends_at(file.first_ordinal):
                 return
-            if (
-                file.first_ordinal > expected
-            ):  # only ahead of the first one: later holes show at the end of the one before
+            if file.first_ordinal > expected:  # ahead of the first one; later holes show at the end of the one before
                 self._lost(window, file, 0, (expected, file.first_ordinal - 1))
-            following = files[index + 1].first_ordinal if index + 1 < len(files) else None
+            index = self._next_true(files, index + 1)
+            following = files[index].first_ordinal if index < len(files) else None
             for batch in self._segment_batches(file, max(expected, file.first_ordinal), following, window):
                 events = window.trim(batch)
                 if events:
                     yield events
             expected = max(expected, following or 0)
 
+    def _next_true(self, files: list[SegmentFile], index: int) -> int:
+        """Return the index of the first file from `index` on that is a segment of this session under its own name."""
+        while index < len(files) and not self._is_true(files[index]):
+            index += 1
+        return index
+
+    def _is_true(self, file: SegmentFile) -> bool:
+        """Tell whether a file is what its name says; one with an unreadable header is damage, not a stranger."""
+        known = self._true.get(file.path)
+        if known is None:
+            try:
+                header = self.open_reader(file).header
+            except Damaged:
+                return True
+            known = header["fault"] is not None or belongs(header["fields"], file, self.session_id)
+            self._true[file.path] = known
+        return known
+
     def _segment_batches(
         self, file: SegmentFile, first: int, following: int | None, window: Window
     ) -> Iterator[list[Event]]:
         """Yield one segment's events from near `first` on; `following` is the first ordinal of the next segment."""
-        reader = self.open_reader(file)
-        end = self.shown_end(file, reader) if following is None else None
-        ordinal, offset = self.seek(file, reader, first)
+        try:
+            reader = self.open_reader(file)
+            end = self.shown_end(file, reader) if following is None else None
+            ordinal, offset = self.seek(file, reader, first)
+        except Damaged:  # nothing of it can be read
+            self._lost(window, file, 0, (first, following - 1 if following else None))
+            return
         while not window.ends_at(ordinal):
             start = offset
             events, offset, ordinal, _, _, fault = reader.replay(
@@ -122,8 +146,12 @@ class Log:
                 offset, ordinal = resumed
             elif offset == start:
                 break
-        if following is not None and ordinal < following and not window.ends_at(ordinal):
+        if window.ends_at(ordinal):
+            return
+        if following is not None:
             self._lost(window, file, offset, (ordinal, following - 1))
+        elif _names_successor(reader) and list_segments(self.directory)[-1].prefix == file.prefix:
+            self._lost(window, file, offset, (ordinal, None))
 
     def pass_damage(
         self,
@@ -168,9 +196,9 @@ class Log:
         files = list_segments(self.directory)
         upper = window.before
         for file in reversed(files):
-            if upper is not None and file.first_ordinal >= upper:
+            if (upper is not None and file.first_ordinal >= upper) or not self._is_true(file):
                 continue
-            stops = [file.first_ordinal, *(ordinal for ordinal, _ in self.open_reader(file).sparse())]
+            stops = [file.first_ordinal, *self._stops(file)]
             for stop in reversed(stops):
                 first = max(stop, window.after + 1)
                 if upper is not None and first >= upper:
@@ -181,12 +209,18 @@ class Log:
                 if first <= window.after + 1:
                     return
 
+    def _stops(self, file: SegmentFile) -> list[int]:
+        try:
+            return [ordinal for ordinal, _ in self.open_reader(file).sparse()]
+        except Damaged:
+            return []  # `events` says what is lost
+
     def head(self) -> tuple[int, bytes]:
         """Return (last ordinal, chain) of what is readable; ordinal 0 for a session without events.
 
         Raises Damaged when the newest segment's header cannot be read.
         """
-        files = list_segments(self.directory)
+        files = [file for file in list_segments(self.directory) if self._is_true(file)]
         fields = self.open_reader(files[-1]).header["fields"] if files else None
         if fields is None:
             message = "the newest segment's header cannot be read" if files else "the session has no segments"
@@ -215,7 +249,7 @@ class Log:
         reader = self._readers.pop(file.path, None)
         if reader is None:
             try:
-                reader = _core.SegmentReader(file.path)
+                reader = self._open(file)
             except TurnlogError as error:
                 raise error.at(session=self.session_id, segment=file.name) from error
             while len(self._readers) >= _READERS_MAX:
@@ -225,6 +259,16 @@ class Log:
             message = "the segment was written by a newer turnlog"
             raise NewerFormat(message, session=self.session_id, segment=file.name, offset=0)
         return reader
+
+    def _open(self, file: SegmentFile) -> SegmentReader:
+        """Open a segment; where its header is lost, with the segment id that its neighbours state."""
+        reader = _core.SegmentReader(file.path)
+        if reader.header["fault"] is None or reader.header["fault"] in _NEWER:
+            return reader
+        files = list_segments(self.directory)
+        index = [other.path for other in files].index(file.path)
+        known_id = surroundings(files, index, self.session_id, None)["known_id"]
+        return reader if known_id is None else _core.SegmentReader(file.path, known_id)
 
     def shown_end(self, file: SegmentFile, reader: SegmentReader) -> int | None:
         """Return up to where the newest segment may be shown: what was acknowledged at its own level."""
@@ -239,8 +283,11 @@ class Log:
         return size
 
     def position(self, files: list[SegmentFile], ordinal: int) -> int:
-        """Return the index of the segment that holds `ordinal`, or 0."""
-        return max(0, bisect_right([file.first_ordinal for file in files], ordinal) - 1)
+        """Return the index of the segment that holds `ordinal`, or of the first one."""
+        index = bisect_right([file.first_ordinal for file in files], ordinal) - 1
+        while index > 0 and not self._is_true(files[index]):
+            index -= 1
+        return self._next_true(files, max(0, index))
 
     def seek(self, file: SegmentFile, reader: SegmentReader, ordinal: int) -> tuple[int, int]:
         """Return (ordinal, offset) of a frame at or before `ordinal`."""
@@ -250,3 +297,12 @@ class Log:
         sparse = reader.sparse()
         index = bisect_right(sparse, (ordinal, 1 << 62)) - 1
         return sparse[index] if index >= 0 else start
+
+
+def _names_successor(reader: SegmentReader) -> bool:
+    """Tell whether a segment ends in a SEAL, which names a segment that must be there."""
+    size, trailer = reader.size(), _core.FRAME_TRAILER_BYTES
+    length = int.from_bytes(reader.read(size - trailer, trailer)[:4], "little")
+    start = reader.read(size - length, 8) if _core.HEADER_BYTES <= size - length < size else b""
+    looks_sealed = start[:4] == _core.FRAME_MAGIC and start[5] == _core.KIND_SEAL
+    return looks_sealed and reader.scan()["seal"] is not None

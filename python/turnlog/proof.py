@@ -7,6 +7,7 @@ everything before it only together with the check of all segments and links.
 from __future__ import annotations
 
 from turnlog import _core
+from turnlog.notes import CHAIN_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ def chain_at(reports: Sequence[SegmentReport], ordinal: int) -> tuple[bytes | No
         place = report.file.name
         if fields["prev_last_ordinal"] == ordinal:
             return fields["prev_chain"], place
+        stated = [note["payload"] for note in report.scan["notes"] if note["ordinal"] == ordinal]
+        if stated:
+            return stated[-1][:CHAIN_BYTES], place
         with _core.SegmentReader(report.file.path) as reader:
             return _walk(reader, fields["first_ordinal"], fields["prev_chain"], ordinal), place
     return None, place

@@ -49,12 +49,13 @@ class SegmentReport:
         last_seen: int,
         known_id: bytes | None = None,
         moved: frozenset[int] = frozenset(),
+        ours: bool = True,
     ) -> None:
         """Keep the parts.
 
         `mark` is the durable mark, `lost` the inclusive ranges of ordinals that cannot be served, `last_seen` the
         highest readable ordinal, `known_id` the segment id where only neighbours know it, `moved` the offsets at which
-        bytes of another place lie.
+        bytes of another place lie, `ours` whether the header is that of the session and of the file's name.
         """
         self.file = file
         self.scan = scan
@@ -64,6 +65,7 @@ class SegmentReport:
         self.lost = lost
         self.last_seen = last_seen
         self.moved = moved
+        self.ours = ours
         self._known_id = known_id
 
     @property
@@ -101,9 +103,8 @@ class SegmentReport:
                 "detail": "a frame of another place lies here" if moved else fault["detail"],
             }
         for verdict, code, offset in self._whole():
-            lost = list(self.lost[-1]) if verdict == recovery.LOST_DATA and self.lost else None
-            if self.scan["header"]["fault"] is not None and self.lost:
-                lost = list(self.lost[-1])
+            whole = self.scan["header"]["fault"] is not None or code == "name" or verdict == recovery.LOST_DATA
+            lost = list(self.lost[-1]) if whole and self.lost else None
             yield {
                 **base,
                 "verdict": verdict,
@@ -159,21 +160,33 @@ def examine(
         last_seen = _last_seen(reader, scan, file)
         moved = misplaced.moved_frames(reader, scan, known_id, siblings or [file])
     fields = scan["header"]["fields"]
+    ours = fields is None or belongs(fields, file, session_id)
     mark = recovery.durable_mark(scan, successor, witness)
-    promised = recovery.promised_ordinal(scan, successor, witness, newest=newest)
-    seal = scan["seal"]
+    promised = recovery.promised_ordinal(scan, successor, witness, newest=newest and ours)
     facts = recovery.weigh(
         scan,
         mark,
-        misplaced=bool(moved) or (fields is not None and not belongs(fields, file, session_id)),
-        successor_missing=newest and seal is not None,
+        misplaced=bool(moved) or not ours,
+        successor_missing=newest and scan["seal"] is not None,
         events_missing=promised > last_seen and not _loses(scan, mark),
     )
     lost = recovery.lost_ordinals(
         scan, mark=mark, begin=file.first_ordinal, last_seen=last_seen, promised=max(promised, _sealed(scan))
     )
+    if not ours:
+        last_seen = file.first_ordinal - 1
+        lost = [(file.first_ordinal, successor["prev_last_ordinal"])] if successor is not None else []
+        lost = [part for part in lost if part[0] <= part[1]]
     return SegmentReport(
-        file, scan, facts, mark=mark, lost=lost, last_seen=last_seen, known_id=known_id, moved=frozenset(moved)
+        file,
+        scan,
+        facts,
+        mark=mark,
+        lost=lost,
+        last_seen=last_seen,
+        known_id=known_id,
+        moved=frozenset(moved),
+        ours=ours,
     )
 
 
@@ -223,13 +236,24 @@ def survey(
     """Examine every segment of a session, oldest first."""
     files = list_segments(directory)
     for index, file in enumerate(files):
-        yield examine(file, session_id, **surroundings(files, index, witness), witness=witness, digests=digests)
+        yield examine(
+            file, session_id, **surroundings(files, index, session_id, witness), witness=witness, digests=digests
+        )
 
 
-def surroundings(files: Sequence[SegmentFile], index: int, witness: Witness | None) -> dict[str, Any]:
-    """Return what `examine` should know of the files around one: successor, newest, known_id, siblings."""
-    newest = index + 1 == len(files)
-    successor = None if newest else header_fields(files[index + 1])
+def surroundings(files: Sequence[SegmentFile], index: int, session_id: str, witness: Witness | None) -> dict[str, Any]:
+    """Return what `examine` should know of the files around one: successor, newest, known_id, siblings.
+
+    Files whose header says that they belong elsewhere are passed over.
+    """
+    successor: dict[str, Any] | None = None
+    newest = True
+    for file in files[index + 1 :]:
+        successor = header_fields(file)
+        if successor is None or belongs(successor, file, session_id):
+            newest = False
+            break
+        successor = None
     return {
         "successor": successor,
         "newest": newest,

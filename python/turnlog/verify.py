@@ -52,10 +52,11 @@ class SessionCheck:
         self.findings = findings
         self.verdict = recovery.worst(finding["verdict"] for finding in findings)
         self.ok = self.verdict in recovery.ROUTINE
-        self.segments = len(reports)
-        self.events: int = sum(report.scan["events"] for report in reports)
-        self.bytes: int = sum(report.scan["size"] for report in reports)
-        self.head = _head(reports)
+        ours = [report for report in reports if report.ours]
+        self.segments = len(ours)
+        self.events: int = sum(report.scan["events"] for report in ours)
+        self.bytes: int = sum(report.scan["size"] for report in ours)
+        self.head = _head(ours)
 
     def as_json(self) -> dict[str, Any]:
         """Return the machine-readable form; the findings are separate objects."""
@@ -118,9 +119,11 @@ def check_session(
     findings += _folder(files, directory, session_id)
     if is_locked(directory):
         findings = _while_written(findings, files)
-    promised = [] if witness is None or not witness["chain"] else [(witness["ordinal"], witness["chain"])]
-    for ordinal, chain in [*promised, *([head] if head is not None else [])]:
-        findings += _prove(reports, session_id, ordinal, chain)
+    ours = [report for report in reports if report.ours]
+    if witness is not None and witness["chain"]:
+        findings += _prove(ours, session_id, witness["ordinal"], witness["chain"], kept="by the index")
+    if head is not None:
+        findings += _prove(ours, session_id, *head, kept=None)
     return SessionCheck(session_id, reports, [_with_next(finding) for finding in findings])
 
 
@@ -130,7 +133,7 @@ def _check_segments(
     """Examine all segments, two at a time: the native core releases the interpreter lock while it scans."""
 
     def scan(index: int) -> SegmentReport:
-        around = surroundings(files, index, witness)
+        around = surroundings(files, index, session_id, witness)
         return examine(files[index], session_id, **around, witness=witness, digests=digests)
 
     reports: list[SegmentReport] = []
@@ -187,19 +190,17 @@ def _while_written(findings: list[Finding], files: Sequence[SegmentFile]) -> lis
     ]
 
 
-def _prove(reports: Sequence[SegmentReport], session_id: str, ordinal: int, chain: bytes) -> Iterator[Finding]:
-    """Compare the chain at an ordinal with one that was kept elsewhere."""
+def _prove(
+    reports: Sequence[SegmentReport], session_id: str, ordinal: int, chain: bytes, *, kept: str | None
+) -> Iterator[Finding]:
+    """Compare the chain at an ordinal with one that was kept elsewhere; `kept` by what, None: by the caller."""
     found, place = chain_at(reports, ordinal)
-    if found == chain:
-        return
-    verdict = recovery.LOST_DATA if found is None else recovery.TAMPERED
-    what = (
-        f"the chain at ordinal {ordinal} is {found.hex()}, not the expected {chain.hex()}"
-        if found is not None
-        else f"the history does not reach ordinal {ordinal}"
-    )
-    finding = _finding(session_id, place, verdict, "expect", what)
-    yield {**finding, "lost": [ordinal, ordinal] if found is None else None}
+    if found is not None and found != chain:
+        what = f"the chain at ordinal {ordinal} is {found.hex()}, not {chain.hex()} as kept {kept or 'elsewhere'}"
+        yield _finding(session_id, place, recovery.TAMPERED, "expect", what)
+    elif found is None and kept is None:  # what the index promises is counted segment by segment
+        what = f"the history up to ordinal {ordinal} is not whole, so it cannot be the expected one"
+        yield _finding(session_id, place, recovery.LOST_DATA, "expect", what)
 
 
 def check_store(
