@@ -8,9 +8,12 @@ Sources: RFC 8785; ECMAScript 2019 for numbers (`Number::toString`) and lone sur
 
 from __future__ import annotations
 
-import re
 from itertools import pairwise
-from json.encoder import encode_basestring as _quote  # exactly the escapes of RFC 8785; a test compares all characters
+
+try:
+    from _json import encode_basestring as _quote  # exactly the escapes of RFC 8785; a test compares all characters
+except ImportError:  # Not CPython, which has this part of json without the start-up time of the rest.
+    from json.encoder import encode_basestring as _quote
 
 from turnlog._pure.format import DEPTH_MAX, INTEGER_MAX_DIGITS
 from turnlog.errors import InvalidPayload
@@ -24,9 +27,6 @@ _PATH_KEY_MAX_CHARACTERS = 32
 _INTEGER_MAX_BITS = 14_285  # no integer of more bits has at most 4,300 digits
 _SMALL_INTEGER_BITS = 2_000  # fewer digits than the least limit that sys.set_int_max_str_digits accepts
 _GROUP_DIGITS = 600  # same
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_IDENTIFIER = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 
 class _Refusal(Exception):
@@ -147,7 +147,7 @@ def _key_step(key: str) -> str:
     key = _join_surrogates(key)
     if len(key) > _PATH_KEY_MAX_CHARACTERS:
         key = f"{key[:_PATH_KEY_MAX_CHARACTERS]}…"
-    if _IDENTIFIER.fullmatch(key):
+    if key.isascii() and key.isidentifier():
         return f".{key}"
     return f"[{_escape_surrogates(_quote(key))}]"
 
@@ -163,7 +163,8 @@ def _join_surrogates(text: str) -> str:
 
 
 def _escape_surrogates(text: str) -> str:
-    return _SURROGATE.sub(lambda lone: f"\\u{ord(lone[0]):04x}", _join_surrogates(text))
+    characters = _join_surrogates(text)
+    return "".join(f"\\u{ord(one):04x}" if "\ud800" <= one <= "\udfff" else one for one in characters)
 
 
 def _integer(value: int) -> str:

@@ -7,7 +7,6 @@ whose checksum holds. Must not know: files, frames.
 
 from __future__ import annotations
 
-import re
 from struct import Struct
 
 from turnlog._pure.chain import check_length, checksum
@@ -81,7 +80,7 @@ _LENGTHS = {
     "parent_session_id": 16,
     "parent_chain": 32,
 }
-_TEXT_MODE = re.compile(rb"\x89TLG[\r\n]{1,3}\x1a[\r\n]")
+_LINE_ENDS = b"\r\n"
 
 
 def encode_header(fields: dict[str, Any]) -> bytes:
@@ -156,4 +155,7 @@ def _name_fault(first: bytes, second: bytes) -> str:
         return "damaged"
     if not first.startswith(SEGMENT_MAGIC[:4]):
         return "not_a_segment"
-    return "text_mode" if _TEXT_MODE.match(first) else "damaged"
+    rest = first[4:]
+    after = rest.lstrip(_LINE_ENDS)
+    is_translated = 1 <= len(rest) - len(after) <= 3 and after[:1] == b"\x1a" and after[1:2] in {b"\r", b"\n"}
+    return "text_mode" if is_translated else "damaged"
