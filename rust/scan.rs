@@ -5,17 +5,18 @@
 //! though its events are counted; a few buffers, whatever the size of the file. Must not know: verdicts, other
 //! segments, the index.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
 use crate::error::Result;
 use crate::facts::{Committed, Facts, Note, Seal};
-use crate::format::{HEADER_BYTES, KIND_CLOSE, KIND_EVENT, KIND_OPEN, KIND_REPAIR_NOTE, KIND_SEAL};
-use crate::frame::{FrameHeader, TYPE_AT, u64_at};
+use crate::format::{
+    FLAG_COMMIT, HEADER_BYTES, KIND_CLOSE, KIND_EVENT, KIND_OPEN, KIND_REPAIR_NOTE, KIND_SEAL,
+};
+use crate::frame::{FrameHeader, u64_at};
 use crate::header::DecodedHeader;
-use crate::scan_chain::{ChainCheck, Job, Link, closes};
+use crate::scan_chain::{ChainCheck, Job, Link};
 use crate::source::{Chunk, Source, to_usize};
 use crate::walk::{CHUNK_BYTES, Window, is_seal, zeros_from};
 
@@ -38,8 +39,7 @@ pub(crate) struct Scan<'a> {
     has_event: bool,
     pub(crate) before: u64,          // last valid event
     pub(crate) awaiting: Vec<usize>, // faults after which no valid event was seen yet
-    group: Vec<(usize, u32)>,        // type and size of the events of the open group
-    types: HashMap<Box<[u8]>, usize>,
+    open_events: u64,                // of the group that is open
     links: Vec<Link>,
     job_chunk: Arc<Chunk>, // the chunk that `links` lie in
     checker: Checker,
@@ -123,8 +123,7 @@ impl<'a> Scan<'a> {
             has_event: false,
             before: 0,
             awaiting: Vec::new(),
-            group: Vec::new(),
-            types: HashMap::new(),
+            open_events: 0,
             links: Vec::new(),
             job_chunk: Arc::default(),
             checker,
@@ -197,12 +196,12 @@ impl<'a> Scan<'a> {
         }
         (self.last, self.epoch, self.exact) = (ordinal, header.epoch, true);
         let states_chain = if kind == KIND_EVENT {
-            self.event(offset, header)?;
+            self.event(header);
             false
         } else {
             self.control(offset, end, header)?
         };
-        let commits = self.in_run && self.group.is_empty();
+        let commits = self.in_run && self.open_events == 0;
         if self.in_run {
             self.facts.valid_end = end;
             self.facts.closed = matches!(kind, KIND_CLOSE | KIND_SEAL);
@@ -214,7 +213,7 @@ impl<'a> Scan<'a> {
             self.flush();
             self.job_chunk = Arc::clone(&self.window.chunk);
         }
-        self.links.push(Link { offset, header: *header, in_run: self.in_run, commits, states_chain });
+        self.links.push(Link::new(offset, header, self.in_run, commits, states_chain));
         Ok(())
     }
 
@@ -228,7 +227,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    fn event(&mut self, offset: u64, header: &FrameHeader) -> Result<()> {
+    fn event(&mut self, header: &FrameHeader) {
         self.before = header.ordinal;
         for index in self.awaiting.drain(..) {
             self.facts.faults[index].after = header.ordinal;
@@ -240,21 +239,10 @@ impl<'a> Scan<'a> {
             }
             self.time_us = header.time_us;
         }
-        let type_name = self.window.view(offset + TYPE_AT as u64, header.type_length as u64)?;
-        let index = self.types.get(type_name).copied().unwrap_or(self.facts.types.len());
-        if index == self.facts.types.len() {
-            self.facts.types.push((String::from_utf8_lossy(type_name).into_owned(), 0));
-            self.types.insert(type_name.into(), index);
+        self.open_events += 1;
+        if header.flags & FLAG_COMMIT != 0 {
+            self.facts.events += std::mem::take(&mut self.open_events);
         }
-        self.group.push((index, header.payload_length));
-        if closes(header) {
-            self.facts.events += self.group.len() as u64;
-            for (index, size) in self.group.drain(..) {
-                self.facts.types[index].1 += 1;
-                self.facts.payload_bytes += u64::from(size);
-            }
-        }
-        Ok(())
     }
 
     /// Take in a control frame; return whether its payload begins with a chain.
@@ -305,7 +293,9 @@ impl<'a> Scan<'a> {
         if self.links.is_empty() {
             return;
         }
-        let job = Job { chunk: std::mem::take(&mut self.job_chunk), links: std::mem::take(&mut self.links) };
+        let next = Vec::with_capacity(self.links.len());
+        let links = std::mem::replace(&mut self.links, next);
+        let job = Job { chunk: std::mem::take(&mut self.job_chunk), links };
         match &mut self.checker {
             Checker::Here(check) => check.run(&job),
             Checker::Thread(sender) => {
@@ -316,7 +306,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Join the two lists of faults and drop the types of events that are not visible.
+    /// Join the two halves of the facts.
     fn finish(mut self, checked: Option<ChainCheck>) -> Facts {
         self.flush();
         let here = match std::mem::replace(&mut self.checker, Checker::Done) {
@@ -325,10 +315,11 @@ impl<'a> Scan<'a> {
         };
         if let Some(check) = checked.or(here) {
             self.facts.chain = check.committed;
+            self.facts.payload_bytes = check.payload_bytes;
+            self.facts.types = check.visible_types();
             self.facts.faults.extend(check.faults);
         }
         self.facts.faults.sort_by_key(|fault| fault.offset);
-        self.facts.types.retain(|&(_, count)| count > 0);
         self.facts
     }
 }

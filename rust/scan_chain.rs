@@ -1,29 +1,62 @@
-//! The part of a scan that costs SHA-256: the chain and the digests, on a thread of its own.
+//! The part of a scan that reads frames a second time: the chain, the digests, the tally of types, on a thread of its
+//! own because SHA-256 costs as much as all other checks together.
 //!
-//! Owns: the chain state and the faults "chain" and "digest". Invariants: frames arrive in file order, so the
-//! result does not depend on timing; where no thread can be had the same work is done by the caller. Must not know:
+//! Owns: the chain state and the faults "chain" and "digest". Invariants: frames arrive in file order, so the result
+//! does not depend on timing; where no thread can be had the same work is done by the caller. Must not know:
 //! checksums, damage, order.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use crate::chain::{chain_next, digest};
 use crate::facts::Fault;
 use crate::format::{FLAG_COMMIT, FLAG_REDACTED, KIND_EVENT, KIND_REPAIR_NOTE};
-use crate::frame::{FrameHeader, TYPE_AT};
+use crate::frame::{FrameHeader, TYPE_AT, bytes_at, u64_at};
 use crate::source::{Chunk, to_usize};
 
-/// One valid frame that is in order.
+/// One valid frame that is in order; the rest is read from its bytes.
 #[derive(Debug)]
 pub(crate) struct Link {
-    pub(crate) offset: u64,
-    pub(crate) header: FrameHeader,
-    /// Belongs to the unbroken run.
-    pub(crate) in_run: bool,
-    /// No group is open at its end, and it belongs to the run.
-    pub(crate) commits: bool,
-    /// Its payload begins with a chain: it sets the chain (`REPAIR_NOTE`) or states it.
-    pub(crate) states_chain: bool,
+    offset: u64,
+    frame_length: u32,
+    payload_length: u32,
+    flags: u16,
+    kind: u8,
+    header_length: u8,
+    type_length: u8,
+    in_run: bool,
+    commits: bool,
+    states_chain: bool,
+}
+
+impl Link {
+    /// `in_run`: it belongs to the unbroken run; `commits`: it does, and no group is open at its end; `states_chain`: its
+    /// payload begins with a chain, which it sets (`REPAIR_NOTE`) or states.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a frame is limited to 16 MiB, its header to 176 bytes"
+    )]
+    pub(crate) fn new(
+        offset: u64,
+        header: &FrameHeader,
+        in_run: bool,
+        commits: bool,
+        states_chain: bool,
+    ) -> Self {
+        Self {
+            offset,
+            frame_length: header.frame_length() as u32,
+            payload_length: header.payload_length,
+            flags: header.flags,
+            kind: header.kind,
+            header_length: header.header_length as u8,
+            type_length: header.type_length as u8,
+            in_run,
+            commits,
+            states_chain,
+        }
+    }
 }
 
 /// Frames of one chunk.
@@ -43,11 +76,26 @@ pub(crate) struct ChainCheck {
     before: u64,
     awaiting: Vec<usize>,
     pub(crate) faults: Vec<Fault>,
+    types: Vec<u64>,                    // visible events of each type
+    indexes: HashMap<Box<[u8]>, usize>, // of a type in `types`
+    group: Vec<(usize, u32)>,           // type and size of the events of the open group
+    pub(crate) payload_bytes: u64,
 }
 
 impl ChainCheck {
     pub(crate) fn new(chain: [u8; 32], digests: bool) -> Self {
-        Self { digests, chain, committed: chain, before: 0, awaiting: Vec::new(), faults: Vec::new() }
+        Self {
+            digests,
+            chain,
+            committed: chain,
+            before: 0,
+            awaiting: Vec::new(),
+            faults: Vec::new(),
+            types: Vec::new(),
+            indexes: HashMap::new(),
+            group: Vec::new(),
+            payload_bytes: 0,
+        }
     }
 
     /// Do all jobs until the sender is gone.
@@ -61,25 +109,31 @@ impl ChainCheck {
     pub(crate) fn run(&mut self, job: &Job) {
         for link in &job.links {
             let at = to_usize(link.offset - job.chunk.base);
-            self.link(link, &job.chunk.data[at..at + to_usize(link.header.frame_length())]);
+            self.link(link, &job.chunk.data[at..at + link.frame_length as usize]);
         }
     }
 
+    /// Visible events of each type.
+    pub(crate) fn visible_types(&self) -> Vec<(String, u64)> {
+        let name = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+        let counts = self.indexes.iter().map(|(type_name, &index)| (name(type_name), self.types[index]));
+        counts.filter(|&(_, count)| count > 0).collect()
+    }
+
     fn link(&mut self, link: &Link, frame: &[u8]) {
-        let header = &link.header;
         let before = self.before;
-        let payload = &frame[header.header_length..header.header_length + header.payload_length as usize];
-        if header.kind == KIND_EVENT {
+        let payload = &frame[usize::from(link.header_length)..][..link.payload_length as usize];
+        if link.kind == KIND_EVENT {
             self.event(link, frame);
         }
-        if self.digests && header.flags & FLAG_REDACTED == 0 && digest(payload) != header.digest {
-            self.fault("digest", link, before, "SHA-256 of the payload does not match");
+        if self.digests && link.flags & FLAG_REDACTED == 0 && digest(payload) != frame[48..80] {
+            self.fault("digest", link, frame, before, "SHA-256 of the payload does not match");
         }
         if link.states_chain {
-            if header.kind == KIND_REPAIR_NOTE {
+            if link.kind == KIND_REPAIR_NOTE {
                 self.chain.copy_from_slice(&payload[..32]);
             } else if link.in_run && payload[..32] != self.chain {
-                self.fault("chain", link, self.before, "stated chain differs from the computed one");
+                self.fault("chain", link, frame, self.before, "stated chain differs from the computed one");
             }
         }
         if link.commits {
@@ -88,40 +142,42 @@ impl ChainCheck {
     }
 
     fn event(&mut self, link: &Link, frame: &[u8]) {
-        let header = &link.header;
+        let ordinal = u64_at(frame, 16);
         for index in self.awaiting.drain(..) {
-            self.faults[index].after = header.ordinal;
+            self.faults[index].after = ordinal;
         }
-        self.before = header.ordinal;
+        self.before = ordinal;
+        let type_name = &frame[TYPE_AT..TYPE_AT + usize::from(link.type_length)];
         if link.in_run {
-            let type_name = &frame[TYPE_AT..TYPE_AT + header.type_length];
-            self.chain = chain_next(
-                &self.chain,
-                header.ordinal,
-                &header.event_id,
-                header.time_us,
-                &header.digest,
-                type_name,
-            );
+            let (id, payload_digest) = (bytes_at(frame, 32), bytes_at(frame, 48));
+            let time_us = u64_at(frame, 88);
+            self.chain = chain_next(&self.chain, ordinal, &id, time_us, &payload_digest, type_name);
+        }
+        let index = self.indexes.get(type_name).copied().unwrap_or(self.types.len());
+        if index == self.types.len() {
+            self.types.push(0);
+            self.indexes.insert(type_name.into(), index);
+        }
+        self.group.push((index, link.payload_length));
+        if link.flags & FLAG_COMMIT != 0 {
+            for (index, size) in self.group.drain(..) {
+                self.types[index] += 1;
+                self.payload_bytes += u64::from(size);
+            }
         }
     }
 
-    fn fault(&mut self, code: &'static str, link: &Link, before: u64, detail: &str) {
+    fn fault(&mut self, code: &'static str, link: &Link, frame: &[u8], before: u64, detail: &str) {
         self.awaiting.push(self.faults.len());
         self.faults.push(Fault {
             code,
             offset: link.offset,
-            end: link.offset + link.header.frame_length(),
-            ordinal: link.header.ordinal,
+            end: link.offset + u64::from(link.frame_length),
+            ordinal: u64_at(frame, 16),
             before,
             after: 0,
             detail: detail.to_owned(),
             signature: false,
         });
     }
-}
-
-/// Whether the event closes its group.
-pub(crate) fn closes(header: &FrameHeader) -> bool {
-    header.flags & FLAG_COMMIT != 0
 }
