@@ -7,6 +7,7 @@ what a verb does. The verbs' modules become attributes here, `list` among them: 
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 
@@ -18,6 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+COMPLETION = "_SESSIONCTL_COMPLETE"  # set by the script that `sessionctl completion` prints
 VERBS = {  # name: (module, short help)
     "list": ("list", "List sessions, newest first."),
     "show": ("show", "Show a session, or one event of it."),
@@ -109,13 +111,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None and hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
-        code = sessionctl.main(words, prog_name="sessionctl", standalone_mode=False)
+        code = _invoke(words)
         if sys.stdout is not None:
             sys.stdout.flush()
-    except SystemExit as stop:
+    except SystemExit as stop:  # of a shell's completion
         return stop.code if isinstance(stop.code, int) else exits.OK
     except BaseException as error:  # noqa: BLE001 - every error has a code, a sentence and a next command
         from turnlog.cli.failure import report
 
         return report(error, words)
-    return code if isinstance(code, int) else exits.OK
+    return code
+
+
+def _invoke(words: list[str]) -> int:
+    """Run click without its `main`, which would turn a closed pipe into exit code 1; shells that complete need it."""
+    if COMPLETION in os.environ:
+        sessionctl.main(words, prog_name="sessionctl", complete_var=COMPLETION, standalone_mode=False)
+    try:
+        with sessionctl.make_context("sessionctl", words) as context:
+            sessionctl.invoke(context)
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    return exits.OK

@@ -23,7 +23,9 @@ def command(call: Invocation, shell: str) -> int:
     kind = get_completion_class(shell)
     if kind is None:
         raise click.UsageError(f"no completion for {shell}")
-    script = kind(context.command, {}, "sessionctl", "_SESSIONCTL_COMPLETE").source()
+    from turnlog.cli import COMPLETION
+
+    script = kind(context.command, {}, "sessionctl", COMPLETION).source()
     if call.json:
         call.out.object("completion", {"shell": shell, "script": script})
     else:

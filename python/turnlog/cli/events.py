@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _TYPE_COLUMNS = 18
 _ORDINAL_COLUMNS = 7
+_SUMMARY_COLUMNS_MIN = 20
 
 EVENT: dict[str, Any] = {
     **dict.fromkeys(("digest", "id", "event_type", "session"), "string"),
@@ -67,7 +68,7 @@ def line(out: Output, event: Event, columns: int | None) -> str:
     kind = pad(event.type, _TYPE_COLUMNS)
     text = f"{summarize(event)}  ({described_size(event)})" if event.is_raw else summarize(event)
     if columns is not None:
-        text = cut(text, columns - len(head) - len(kind) - 2)
+        text = cut(text, max(_SUMMARY_COLUMNS_MIN, columns - len(head) - len(kind) - 2))
     return f"{out.paint(head, 'dim')}{out.paint(kind, _color(event.type))}  {text}".rstrip()
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Self, TextIO
 
-_WIDTH_MIN = 40
+_WIDTH_MIN, _WIDTH_UNKNOWN = 40, 80
 
 
 def is_terminal(stream: TextIO | None) -> bool:
@@ -47,9 +47,10 @@ def terminal_width() -> int | None:
     if given.isdigit() and int(given) > 0:
         return max(_WIDTH_MIN, int(given))
     try:
-        return max(_WIDTH_MIN, os.get_terminal_size(1).columns) if is_terminal(sys.stdout) else None
+        columns = os.get_terminal_size(sys.stdout.fileno()).columns if is_terminal(sys.stdout) else None
     except OSError:
         return None
+    return None if columns is None else max(_WIDTH_MIN, columns or _WIDTH_UNKNOWN)
 
 
 class Output:

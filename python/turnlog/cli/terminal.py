@@ -127,11 +127,8 @@ def age(time_us: int, now_us: int) -> str:
 
 
 def moment(time_us: int) -> str:
-    """Return a time as UTC text to the second; a time no calendar has is shown as its number."""
-    try:
-        return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(time_us // 1_000_000))
-    except (ValueError, OverflowError, OSError):
-        return f"{time_us} us"
+    """Return a time as UTC text to the second."""
+    return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(time_us // 1_000_000))
 
 
 def parse_moment(text: str, now_us: int) -> int:
@@ -141,5 +138,7 @@ def parse_moment(text: str, now_us: int) -> int:
         return max(0, now_us - int(digits) * _DURATIONS_S[unit] * 1_000_000)
     from datetime import datetime
 
-    moment = datetime.fromisoformat(text)
-    return int(moment.timestamp() * 1_000_000)
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1_000_000)
+    except ValueError as error:
+        raise ValueError(f"not a time: {text}") from error
