@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     Heads = Mapping[str, Mapping[str, Any]]
 
-BATCH_SESSIONS = 256
+BATCH_SESSIONS = 512
+_THREAD_SESSIONS = 32  # fewer are read before a thread has started
 _SETTLED_NS = 100_000_000  # a folder changed this recently may change again within one tick of its clock
 _LIST_AGAIN = 0
 _REMOVED = -1
@@ -120,20 +121,54 @@ def _changed_shards(sessions: str, shards: Mapping[str, int]) -> dict[str, int]:
 
 def visits(connection: apsw.Connection, store: str, found: Plan, heads: Heads, *, sync: bool) -> Iterator[list[Visit]]:
     """Read the planned sessions, in batches of those in which something was new. Raises StorageError, apsw.Error."""
+
+    def read(visit: Visit) -> bool:
+        session_id = visit.row.id
+        directory = names.session_dir(store, session_id)
+        return read_on(visit, directory, head=heads.get(session_id), live=session_id in found.live, sync=sync)
+
     for start in range(0, len(found.visit), BATCH_SESSIONS):
-        batch = []
-        for session_id in found.visit[start : start + BATCH_SESSIONS]:
-            visit = Visit(SessionRow(session_id)) if session_id in found.new else load(connection, session_id)
-            live = session_id in found.live
-            directory = names.session_dir(store, session_id)
-            if not read_on(visit, directory, head=heads.get(session_id), live=live, sync=sync):
-                if visit.key is not None:
-                    found.gone.append(session_id)
-                elif names.shard(session_id) in found.shards:
-                    found.shards[names.shard(session_id)] = _LIST_AGAIN  # no segment yet: it is being made or copied
-            elif visit.changed:
-                batch.append(visit)
-        yield batch
+        batch = [
+            Visit(SessionRow(session_id)) if session_id in found.new else load(connection, session_id)
+            for session_id in found.visit[start : start + BATCH_SESSIONS]
+        ]
+        changed = []
+        for visit, there in zip(batch, _in_two_threads(read, batch), strict=True):
+            shard = names.shard(visit.row.id)
+            if there and visit.changed:
+                changed.append(visit)
+            elif not there and visit.key is not None:
+                found.gone.append(visit.row.id)
+            elif not there and shard in found.shards:
+                found.shards[shard] = _LIST_AGAIN  # no segment yet: it is being made or copied
+        yield changed
+
+
+def _in_two_threads(read: Callable[[Visit], bool], batch: list[Visit]) -> list[bool]:
+    """Read half of a large batch in a second thread: the core reads and verifies without the interpreter's lock."""
+    half = len(batch) // 2
+    if half < _THREAD_SESSIONS:
+        return [read(visit) for visit in batch]
+    import threading
+
+    answers: list[bool] = []
+    failures: list[Exception] = []
+
+    def read_second_half() -> None:
+        try:
+            answers.extend([read(visit) for visit in batch[half:]])
+        except Exception as error:  # noqa: BLE001 - raised again in the caller's thread
+            failures.append(error)
+
+    thread = threading.Thread(target=read_second_half, name="turnlog-index")
+    thread.start()
+    try:
+        first = [read(visit) for visit in batch[:half]]
+    finally:
+        thread.join()
+    if failures:
+        raise failures[0]
+    return first + answers
 
 
 def shard_times(connection: apsw.Connection) -> dict[str, int]:
@@ -172,6 +207,7 @@ def write(connection: apsw.Connection, batch: Iterable[Visit]) -> set[str]:
 
 
 def _put(connection: apsw.Connection, batch: list[Visit]) -> None:
+    connection.executemany("DELETE FROM tags WHERE session = ?", [(visit.key,) for visit in batch if visit.key])
     key = int(connection.execute("SELECT coalesce(max(session), 0) FROM sessions").get)
     for visit in batch:
         if visit.key is None:
@@ -181,7 +217,6 @@ def _put(connection: apsw.Connection, batch: list[Visit]) -> None:
     connection.executemany(
         _PUT_SEGMENT, [(visit.key, *segment.columns()) for visit in batch for segment in visit.touched]
     )
-    connection.executemany("DELETE FROM tags WHERE session = ?", [(visit.key,) for visit in batch])
     connection.executemany(_PUT_TAG, [tag for visit in batch for tag in _tags(visit)])
 
 

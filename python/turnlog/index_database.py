@@ -13,7 +13,7 @@ import apsw
 
 from turnlog import index_catch_up, sqlite
 from turnlog.errors import Closed, IndexUnavailable
-from turnlog.index_file import BROKEN, Replacing, create_tables, file_identity, is_current, open_current, replace
+from turnlog.index_file import BROKEN, Replacing, create, file_identity, is_current, open_current, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -157,8 +157,7 @@ class Database:
 
     def _in_memory(self, heads: Heads, progress: Progress | None) -> apsw.Connection:
         connection = sqlite.open_scratch(":memory:")
-        create_tables(connection)
-        index_catch_up.fill(connection, self._store, heads, progress, sync=False)
+        create(connection, lambda made: index_catch_up.fill(made, self._store, heads, progress, sync=False))
         return connection
 
     def _replace(self, heads: Heads, progress: Progress | None, *, broken: bool) -> None:

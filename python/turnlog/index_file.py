@@ -26,6 +26,7 @@ SCHEMA_NUMBER = 1
 BROKEN = (apsw.CorruptError, apsw.NotADBError, apsw.SQLError)  # SQLError: a table or column is missing
 _SIDE_FILES = ("", "-wal", "-shm")
 _POLL_MS = 10
+_DIVIDER = "-- The rest is created after"  # in schema.sql
 
 
 class Replacing:
@@ -63,13 +64,16 @@ class Replacing:
         os.close(self._descriptor)
 
 
-def create_tables(connection: apsw.Connection) -> None:
-    """Create the tables of this schema in an empty database."""
+def create(connection: apsw.Connection, fill: Callable[[apsw.Connection], None]) -> None:
+    """Make an empty database an index of this schema: tables, their rows by `fill`, then what speeds up questions."""
     with open(os.path.join(os.path.dirname(__file__), "schema.sql"), encoding="utf-8") as file:
-        statements = file.read()
+        tables, divider, rest = file.read().partition(_DIVIDER)
     with sqlite.Immediate(connection):
-        connection.execute(statements)
-        connection.pragma("user_version", SCHEMA_NUMBER)
+        connection.execute(tables)
+    fill(connection)
+    with sqlite.Immediate(connection):
+        connection.execute(divider + rest)
+        connection.pragma("user_version", SCHEMA_NUMBER)  # last: half an index is never taken for one
 
 
 def is_current(connection: apsw.Connection, path: str) -> bool:
@@ -120,8 +124,7 @@ def replace(store: str, path: str, fill: Callable[[apsw.Connection], None], *, b
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
         scratch = sqlite.open_scratch(temporary)
         try:
-            create_tables(scratch)
-            fill(scratch)
+            create(scratch, fill)
             if broken or not _copied_into(path, scratch):
                 sqlite.write_ahead(scratch)
                 scratch.close()

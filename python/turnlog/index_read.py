@@ -141,14 +141,15 @@ def _walk(visit: Visit, files: list[SegmentFile], *, head: Mapping[str, Any] | N
                 end = head["durable"]
             before = (segment.durable_off, visit.row.damaged)
             newest = place + 1 == len(files)
-            if end is None and reader.size() < segment.durable_off:
+            size = reader.size()
+            if end is None and size < segment.durable_off:
                 _damage(visit)
             else:
-                _read_segment(visit, reader, segment, end, may_be_torn=live and newest)
+                _read_segment(visit, reader, segment, size, end, may_be_torn=live and newest)
             if before != (segment.durable_off, visit.row.damaged) or segment is not known:
                 visit.changed = True
                 visit.touched.append(segment)
-            visit.closed = newest and reader.size() == segment.durable_off and _closed_at(reader, segment.durable_off)
+            visit.closed = newest and size == segment.durable_off and _closed_at(reader, segment.durable_off)
             if sync and end is None and segment in visit.touched and not visit.closed:
                 reader.sync()
 
@@ -185,8 +186,10 @@ def _enter(visit: Visit, file: SegmentFile, fields: Mapping[str, Any]) -> Segmen
     return segment
 
 
-def _read_segment(visit: Visit, reader: Any, segment: Segment, end: int | None, *, may_be_torn: bool) -> None:
-    """Fold the rest of one segment; go on behind damage, as the session itself does."""
+def _read_segment(
+    visit: Visit, reader: Any, segment: Segment, size: int, end: int | None, *, may_be_torn: bool
+) -> None:
+    """Fold the rest of one segment of `size` bytes, up to `end` if given; go on behind damage, as the session does."""
     row = visit.row
     offset, ordinal = segment.durable_off, segment.ordinal + 1
     chain: bytes | None = segment.chain or None
@@ -203,7 +206,7 @@ def _read_segment(visit: Visit, reader: Any, segment: Segment, end: int | None, 
             row.head_ordinal = max(row.head_ordinal, ordinal - 1)
             row.last_activity_us = time_us or row.last_activity_us
         if fault is None:
-            if reached == offset or (end or reader.size()) <= reached:
+            if reached in {offset, end, size}:
                 return
             offset = reached
             continue

@@ -23,16 +23,17 @@ COMPACTED_SUFFIX = ".seg.zst"
 _ORDINAL_DIGITS = 20
 _PREFIX_DIGITS = 8
 _ID_CHARACTERS = 36
+_ID_DASHES = 4
 _HEX = frozenset("0123456789abcdef")
 
 
 def is_session_id(name: str) -> bool:
     """Tell whether `name` is a UUID in lower-case text form."""
-    groups = name.split("-")
     return (
         len(name) == _ID_CHARACTERS
-        and [len(group) for group in groups] == [8, 4, 4, 4, 12]
-        and all(_is_hex(group) for group in groups)
+        and name[8] == name[13] == name[18] == name[23] == "-"
+        and name.count("-") == _ID_DASHES
+        and _is_hex(name.replace("-", ""))
     )
 
 

@@ -212,7 +212,7 @@ def _step(row: SessionRow, event: Event, read: Fields) -> None:
     row.closed = 0
     row.steps += 1
     given = read.read_step(event)
-    if given.model:
+    if given.model and given.model != row.model:
         row.model = stored_text(given.model)
     usage = given.usage
     row.tokens_input += usage.input

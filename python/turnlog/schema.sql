@@ -33,16 +33,6 @@ CREATE TABLE sessions (
   damaged INTEGER NOT NULL                 -- 1: events are missing or unreadable
 );
 
--- Each list is newest first, in keyset pages: (last_activity_us, id) descending behind the filter's column.
-CREATE INDEX sessions_recent ON sessions (last_activity_us DESC, id DESC) WHERE state <> 'deleted';
-CREATE INDEX sessions_cwd ON sessions (cwd, last_activity_us DESC, id DESC) WHERE state <> 'deleted';
-CREATE INDEX sessions_model ON sessions (model, last_activity_us DESC, id DESC) WHERE state <> 'deleted';
-CREATE INDEX sessions_parent ON sessions (parent, last_activity_us DESC, id DESC)
-  WHERE state <> 'deleted' AND parent <> '';
-CREATE INDEX sessions_state ON sessions (state, last_activity_us DESC, id DESC);
--- Which sessions of a shard folder are known.
-CREATE INDEX sessions_shard ON sessions (substr(id, 35));
-
 -- A session's tags, with a copy of its activity so that a list by tag needs no sort.
 CREATE TABLE tags (
   tag TEXT NOT NULL,
@@ -51,7 +41,6 @@ CREATE TABLE tags (
   session INTEGER NOT NULL,
   PRIMARY KEY (tag, last_activity_us DESC, id DESC)
 ) WITHOUT ROWID;
-CREATE INDEX tags_session ON tags (session);
 
 -- Segments read so far. The last three columns of the newest one are the session's witness: bytes, ordinal and chain
 -- that were on stable storage when the row was written. Recovery counts the log's loss of any of them as damage.
@@ -72,3 +61,17 @@ CREATE TABLE shards (
   shard TEXT PRIMARY KEY,
   mtime_ns INTEGER NOT NULL                -- 0: list it again; -1: it was removed
 ) WITHOUT ROWID;
+
+-- The rest is created after a rebuild has filled the tables: sorting once is cheaper than inserting in any order.
+
+-- Each list is newest first, in keyset pages: (last_activity_us, id) descending behind the filter's column.
+CREATE INDEX sessions_recent ON sessions (last_activity_us DESC, id DESC) WHERE state <> 'deleted';
+CREATE INDEX sessions_cwd ON sessions (cwd, last_activity_us DESC, id DESC) WHERE state <> 'deleted';
+CREATE INDEX sessions_model ON sessions (model, last_activity_us DESC, id DESC) WHERE state <> 'deleted';
+CREATE INDEX sessions_parent ON sessions (parent, last_activity_us DESC, id DESC)
+  WHERE state <> 'deleted' AND parent <> '';
+CREATE INDEX sessions_state ON sessions (state, last_activity_us DESC, id DESC);
+-- Which sessions of a shard folder are known.
+CREATE INDEX sessions_shard ON sessions (substr(id, 35));
+-- Which tags a session has.
+CREATE INDEX tags_session ON tags (session);

@@ -11,7 +11,7 @@ import pytest
 
 from turnlog import index_catch_up, index_query
 from turnlog.errors import InvalidInput
-from turnlog.index_file import create_tables
+from turnlog.index_file import create
 from turnlog.index_read import Visit
 from turnlog.projection import SessionRow
 
@@ -48,7 +48,7 @@ def put(connection: apsw.Connection, number: int, time_us: int) -> None:
 @pytest.fixture
 def connection() -> Iterator[apsw.Connection]:
     made = apsw.Connection(":memory:")
-    create_tables(made)
+    create(made, lambda _: None)
     for number in range(60):
         put(made, number, time_us=number // 3)  # three sessions share each time
     yield made
