@@ -54,7 +54,7 @@ def command(
     """Print the events of a session, one a line, oldest first. Writes nothing.
 
     ID:FROM..TO names a range of ordinals, both ends included. `--type source.line --raw` gives an imported file back,
-    byte for byte.
+    byte for byte. Times are UTC; an imported event shows the time that its source gave it.
     """
     from turnlog.log import Window
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from turnlog import _core
 from turnlog.cli.schema import LOST
-from turnlog.cli.summary import described_size, summarize
-from turnlog.cli.terminal import cut, moment, pad
+from turnlog.cli.summary import summarize
+from turnlog.cli.terminal import cut, pad, size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,9 +64,11 @@ def encode(event: Event, session_id: str) -> bytes:
 
 def line(out: Output, event: Event, columns: int | None) -> str:
     """Return one line for people: ordinal, time, type, summary; cut to the terminal."""
-    head = f"{event.ordinal:>{_ORDINAL_COLUMNS}}  {moment(event.time_us)}  "
+    time, text = summarize(event)
+    head = f"{event.ordinal:>{_ORDINAL_COLUMNS}}  {time}  "
     kind = pad(event.type, _TYPE_COLUMNS)
-    text = f"{summarize(event)}  ({described_size(event)})" if event.is_raw else summarize(event)
+    if event.is_raw:
+        text = f"{text}  ({size(event.size)} raw)"
     if columns is not None:
         text = cut(text, max(_SUMMARY_COLUMNS_MIN, columns - len(head) - len(kind) - 2))
     return f"{out.paint(head, 'dim')}{out.paint(kind, _color(event.type))}  {text}".rstrip()

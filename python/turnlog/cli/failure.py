@@ -87,7 +87,7 @@ def _for_people(fields: dict[str, Any], color: bool) -> str:
 def _with_store(command: str, words: Sequence[str]) -> str:
     """Make a next command speak of the same store as the command that failed."""
     store = _option(words, "--store")
-    if store is None or not command.startswith("sessionctl ") or command.startswith("sessionctl --"):
+    if store is None or "--store" in command or not command.startswith("sessionctl ") or command[11:13] == "--":
         return command
     from shlex import quote
 

@@ -6,7 +6,7 @@ the line is harmless to a terminal; a large payload is not decoded. Must not kno
 
 from __future__ import annotations
 
-from turnlog.cli.terminal import cut, escape, size
+from turnlog.cli.terminal import cut, escape, moment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,16 +17,34 @@ if TYPE_CHECKING:
 LINE_CHARACTERS = 400
 _DECODE_BYTES_MAX = 256 << 10
 _TEXTS = ("title", "text", "content", "message", "summary", "reason", "error", "output", "detail", "code")
+_PLACES = frozenset({"source", "time", "turn"})  # where an imported event comes from, not what it is
 _NAMES = ("name", "tool", "call_id", "model", "cwd", "tag", "status", "kind", "path", "key")
 
 
-def summarize(event: Event) -> str:
-    """Return one line about the payload. Raises what reading it raises: Damaged, StorageError."""
+def summarize(event: Event) -> tuple[str, str]:
+    """Return (time, one line about the payload); an imported event has the time that its source gives it.
+
+    Raises what reading the payload raises: Damaged, StorageError.
+    """
+    time = moment(event.time_us)
     if event.is_raw or event.size > _DECODE_BYTES_MAX:
-        return _line(event.raw[: LINE_CHARACTERS * 4].decode("utf-8", "replace"))
+        return time, _line(event.raw[: LINE_CHARACTERS * 4].decode("utf-8", "replace"))
     payload = event.payload
     if not isinstance(payload, dict):
-        return _line(str(payload))
+        return time, _line(str(payload))
+    return _source_time(payload.get("time")) or time, _line(_speaking_parts(payload))
+
+
+def _source_time(value: object) -> str | None:
+    """Return an ISO time in UTC in the form of `moment`; None for anything else."""
+    if not isinstance(value, str) or not value.endswith("Z") or value[10:11] != "T":
+        return None
+    day, clock = value[:10], value[11:19]
+    shape = "".join("0" if one.isascii() and one.isdigit() else one for one in f"{day} {clock}")
+    return f"{day} {clock}Z" if shape == "0000-00-00 00:00:00" else None
+
+
+def _speaking_parts(payload: dict[str, Any]) -> str:
     parts = [f"{name}={payload[name]}" for name in _NAMES if isinstance(payload.get(name), (str, int))]
     usage = payload.get("usage")
     if isinstance(usage, dict):
@@ -37,7 +55,8 @@ def summarize(event: Event) -> str:
     text = next((text for name in _TEXTS if (text := text_of(payload.get(name)))), "")
     if text:
         parts.append(text)
-    return _line(" ".join(parts) if parts else _compact(payload) if payload else "")
+    rest = {name: value for name, value in payload.items() if name not in _PLACES}
+    return " ".join(parts) if parts else _compact(rest) if rest else ""
 
 
 def text_of(value: Any) -> str:
@@ -54,11 +73,6 @@ def text_of(value: Any) -> str:
             text = item.get("text", item.get("thinking"))
             parts.append(text if isinstance(text, str) else f"[{item.get('type', 'part')}]")
     return " ".join(parts)
-
-
-def described_size(event: Event) -> str:
-    """Return the payload's size, marked when it is bytes kept verbatim."""
-    return f"{size(event.size)} raw" if event.is_raw else size(event.size)
 
 
 def _compact(value: Any) -> str:
