@@ -52,7 +52,13 @@ class SessionLock:
                 time.sleep(_RETRY_MS / 1000)
                 continue
             if _same_file(descriptor, self._path):
-                _describe(descriptor)
+                try:
+                    _describe(descriptor)
+                except OSError:
+                    pass  # a full disk: the text only serves messages, the kernel holds the lock
+                except BaseException:
+                    os.close(descriptor)
+                    raise
                 return descriptor
             os.close(descriptor)  # the file was replaced between open and flock: two holders would both believe
         message = f"the lock file {self._path} keeps being replaced"
