@@ -89,7 +89,7 @@ def test_a_torn_tail_is_cut_after_a_copy_went_to_quarantine(tmp_path: Path, monk
         segment = list_segments(damage.names.session_dir(str(store), session.id))[0].path
         data = damage.content(segment)
         session_id = session.id
-    end = len(data.rstrip(b"\0")) // 8 * 8 + 8
+    end = (len(data.rstrip(b"\0")) + 7) // 8 * 8
     frame = _core.encode_frame(
         segment_id=data[40:56],
         offset=end,

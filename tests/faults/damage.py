@@ -64,6 +64,12 @@ class Victim:
             if os.path.exists(os.path.join(self.store, name)):
                 os.unlink(os.path.join(self.store, name))
 
+    def files(self) -> dict[str, bytes]:
+        """Return the content of everything in the session folder but the lock."""
+        return {
+            name: content(os.path.join(self.folder, name)) for name in os.listdir(self.folder) if name != names.LOCK
+        }
+
     def quarantined(self) -> list[str]:
         """Return the paths of everything in quarantine."""
         root = os.path.join(self.store, names.QUARANTINE)
