@@ -7,6 +7,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use zstd::bulk::Decompressor;
+
 use crate::chain::checksum;
 use crate::error::{Error, Result};
 use crate::format::{BLOCK_BYTES, SKIPPABLE_MAGIC, TABLE_MAGIC};
@@ -107,10 +109,11 @@ impl Blocks {
         let mut packed = Vec::new();
         let file_holes = file.read_filled(base, to_usize(self.starts[last + 1] - base), &mut packed)?;
         let mut raw = Vec::with_capacity(BLOCK_BYTES);
+        let mut decompressor = decompressor(file)?;
         for index in start..=last {
             let (low, high) = (self.starts[index], self.starts[index + 1]);
             let part = packed.get(to_usize(low - base)..to_usize(high - base)).unwrap_or_default();
-            if self.decompress(index, part, &mut raw) {
+            if self.decompress(index, part, &mut decompressor, &mut raw) {
                 take(index, &raw);
                 continue;
             }
@@ -132,21 +135,31 @@ impl Blocks {
     }
 
     /// Decompress and check one block; `raw` is only meaningful if the answer is yes.
-    fn decompress(&self, index: usize, packed: &[u8], raw: &mut Vec<u8>) -> bool {
+    fn decompress(
+        &self,
+        index: usize,
+        packed: &[u8],
+        decompressor: &mut Decompressor<'_>,
+        raw: &mut Vec<u8>,
+    ) -> bool {
         let entry = self.entries[index];
-        decompress(packed, raw)
+        decompress(packed, decompressor, raw)
             && raw.len() == entry.raw as usize
             && entry.check.is_none_or(|check| checksum(raw, 0) == check)
     }
 }
 
+/// Make a decompressor; one serves all blocks of a read.
+fn decompressor(file: &SegmentFile) -> Result<Decompressor<'static>> {
+    Decompressor::new()
+        .map_err(|cause| Error::io("cannot make a decompressor", &cause, Some(&file.name), None))
+}
+
 /// Decompress one block; never makes more than `BLOCK_BYTES`, whatever the data claim.
-fn decompress(packed: &[u8], raw: &mut Vec<u8>) -> bool {
+fn decompress(packed: &[u8], decompressor: &mut Decompressor<'_>, raw: &mut Vec<u8>) -> bool {
     raw.clear();
-    raw.reserve(BLOCK_BYTES);
-    zstd::bulk::Decompressor::new()
-        .and_then(|mut decompressor| decompressor.decompress_to_buffer(packed, raw))
-        .is_ok_and(|length| length <= BLOCK_BYTES)
+    raw.reserve_exact(BLOCK_BYTES);
+    decompressor.decompress_to_buffer(packed, raw).is_ok_and(|length| length <= BLOCK_BYTES)
 }
 
 /// One copy of the seek table; an entry is (compressed bytes, raw bytes, XXH3-64 of the raw block).
@@ -251,13 +264,13 @@ fn find_table(file: &SegmentFile) -> Result<(Option<Vec<Entry>>, bool)> {
 /// Find the blocks without a table: frame after frame from the start.
 fn walk_blocks(file: &SegmentFile) -> Result<Vec<Entry>> {
     let mut entries: Vec<Entry> = Vec::new();
-    let (mut at, mut raw) = (0, Vec::new());
+    let (mut at, mut raw, mut decompressor) = (0, Vec::new(), decompressor(file)?);
     while entries.last().is_none_or(|entry| entry.raw as usize == BLOCK_BYTES) {
         let data = file.read(at, COMPRESSED_MAX_BYTES)?;
         let Some(length) = zstd_frame_length(&data) else {
             break;
         };
-        if !decompress(&data[..length], &mut raw) || raw.is_empty() {
+        if !decompress(&data[..length], &mut decompressor, &mut raw) || raw.is_empty() {
             break;
         }
         #[expect(clippy::cast_possible_truncation, reason = "both are below COMPRESSED_MAX_BYTES")]

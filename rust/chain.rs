@@ -1,6 +1,7 @@
 //! Digest, checksum and chain: FORMAT.md section 4.
 //!
-//! Owns: what is put under each, and in which order. Must not know: how frames lie in a file; a chain needs the fields only.
+//! Owns: what is put under each, and in which order. Must not know: how frames lie in a file; a chain needs the fields
+//! only.
 
 use sha2::{Digest as _, Sha256};
 use xxhash_rust::xxh3::xxh3_64_with_seed;

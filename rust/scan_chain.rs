@@ -31,8 +31,8 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// `in_run`: it belongs to the unbroken run; `commits`: it does, and no group is open at its end; `states_chain`: its
-    /// payload begins with a chain, which it sets (`REPAIR_NOTE`) or states.
+    /// `in_run`: it belongs to the unbroken run; `commits`: it does, and no group is open at its end; `states_chain`:
+    /// its payload begins with a chain, which it sets (`REPAIR_NOTE`) or states.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "a frame is limited to 16 MiB, its header to 176 bytes"
