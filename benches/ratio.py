@@ -47,12 +47,20 @@ def compare(
             before()
 
     benchmark.pedantic(ours, setup=setup, rounds=rounds, warmup_rounds=1)
-    mine = list(benchmark.stats.stats.data)
+    mine = seconds(benchmark)
     pairs = list(zip(mine, times[-len(mine) :], strict=True))
     ratios = [our / other if at_most else other / our for our, other in pairs]
-    figure = statistics.median(ratios)
+    figure = float(statistics.median(ratios))
     record(benchmark, name, figure, bar, at_most=at_most, spread=(min(ratios), max(ratios)))
     return figure
+
+
+def seconds(benchmark: BenchmarkFixture) -> list[float]:
+    """Return how long each round took."""
+    measured = benchmark.stats
+    if measured is None:
+        raise RuntimeError("the bench has not run; use --benchmark-enable")
+    return list(measured.stats.data)
 
 
 def record(

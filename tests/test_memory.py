@@ -31,7 +31,9 @@ WORK = {
         "from turnlog import Store\nwith Store.open(path, read_only=True) as store:\n"
         "    assert sum(1 for _ in store.session(session_id).events(reverse=True)) > 2**17"
     ),
-    "compact": "from turnlog.compact import compact_session\nassert compact_session(path, session_id)['compacted'] > 10",
+    "compact": (
+        "from turnlog.compact import compact_session\nassert compact_session(path, session_id)['compacted'] > 10"
+    ),
 }
 
 pytestmark = [

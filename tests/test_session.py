@@ -232,5 +232,5 @@ def test_threads_share_a_session(session: Session) -> None:
         thread.join()
     events = [event.payload for event in session.events(after=1)]
     assert len(events) == 400
-    for thread in range(8):
-        assert [event["number"] for event in events if event["thread"] == thread] == list(range(50))
+    for number in range(8):
+        assert [event["number"] for event in events if event["thread"] == number] == list(range(50))

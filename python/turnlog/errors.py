@@ -137,7 +137,7 @@ class Conflict(TurnlogError):
 
     code = "conflict"
     exit_code = 1
-    next = ("sessionctl show {session}",)
+    next: tuple[str, ...] = ("sessionctl show {session}",)
 
 
 class NotFound(TurnlogError, LookupError):
@@ -151,14 +151,14 @@ class StoreNotFound(NotFound):
     """There is no store at that path."""
 
     code = "store_not_found"
-    next = ("sessionctl path",)
+    next: tuple[str, ...] = ("sessionctl path",)
 
 
 class SessionNotFound(NotFound):
     """The store has no session with that id."""
 
     code = "session_not_found"
-    next = ("sessionctl list",)
+    next: tuple[str, ...] = ("sessionctl list",)
 
 
 class AmbiguousId(TurnlogError):
@@ -166,7 +166,7 @@ class AmbiguousId(TurnlogError):
 
     code = "ambiguous_id"
     exit_code = 2
-    next = ("sessionctl list",)
+    next: tuple[str, ...] = ("sessionctl list",)
 
 
 class Locked(TurnlogError):
@@ -182,7 +182,7 @@ class NewerFormat(TurnlogError):
 
     code = "newer_format"
     exit_code = 13
-    next = ("sessionctl --version",)
+    next: tuple[str, ...] = ("sessionctl --version",)
 
 
 class Damaged(TurnlogError):
@@ -193,7 +193,7 @@ class Damaged(TurnlogError):
 
     code = "damaged"
     exit_code = 1
-    next = ("sessionctl verify {session}", "sessionctl repair {session}")
+    next: tuple[str, ...] = ("sessionctl verify {session}", "sessionctl repair {session}")
     lost: tuple[int, int] | None = None
 
 
@@ -227,14 +227,14 @@ class NoSpace(StorageError):
 
     code = "no_space"
     retryable = True
-    next = ("sessionctl stats",)
+    next: tuple[str, ...] = ("sessionctl stats",)
 
 
 class SyncFailed(StorageError):
     """A write or sync failed: what was not acknowledged is unknown; this writer is closed for good, reopen."""
 
     code = "sync_failed"
-    next = ("sessionctl verify {session}",)
+    next: tuple[str, ...] = ("sessionctl verify {session}",)
 
 
 class Unsupported(StorageError):
@@ -262,4 +262,4 @@ class IndexUnavailable(TurnlogError):
     code = "index_unavailable"
     exit_code = 14
     retryable = True
-    next = ("sessionctl rebuild-index",)
+    next: tuple[str, ...] = ("sessionctl rebuild-index",)

@@ -15,7 +15,7 @@ from turnlog.ids import format_id, new_id
 
 FORMAT = 1
 _DIRECTORY_MODE = 0o700
-_REPAIR = ("sessionctl repair --store {store}",)
+_REPAIR: tuple[str, ...] = ("sessionctl repair --store {store}",)
 
 
 def ensure(folder: str, *, create: bool) -> None:

@@ -241,7 +241,8 @@ class Session:
 
 def _item(item: tuple[Any, ...]) -> tuple[str, object, bytes | None, bool]:
     """Fill in what the caller left out of (type, payload, id, raw)."""
-    type_, payload, given, raw = (*item, *(None, False)[len(item) - 2 :])
+    missing: tuple[Any, ...] = (None, False)[len(item) - 2 :]
+    type_, payload, given, raw = item + missing
     return type_, payload, None if given is None else parse_id(given), raw
 
 

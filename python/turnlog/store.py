@@ -210,10 +210,10 @@ class Store:
                 self.index()
             except Closed:
                 return
-            except Exception as error:  # noqa: BLE001 - kept for the next question to the index; a thread has nobody to raise to
-                self.index_error = (
-                    error if isinstance(error, IndexUnavailable) else IndexUnavailable(f"projection failed: {error}")
-                )
+            except IndexUnavailable as error:
+                self.index_error = error  # the next question to the index meets the same, and can raise it
+            except Exception as error:  # noqa: BLE001 - a thread has nobody to raise to
+                self.index_error = IndexUnavailable(f"projection failed: {error!r}")
 
     # -- writing ---------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -124,9 +125,16 @@ def program() -> Callable[..., subprocess.Popen[bytes]]:
         root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
         environment = {**os.environ, "PYTHONPATH": os.path.join(root, "python"), **options.pop("env", {})}
         pipe = subprocess.PIPE
-        return subprocess.Popen(command, stdout=pipe, stderr=pipe, env=environment, **options)
+        return subprocess.Popen(
+            command, stdout=pipe, stderr=pipe, env=environment, preexec_fn=_hear_interrupts, **options
+        )
 
     return start
+
+
+def _hear_interrupts() -> None:
+    """A suite that a shell started in the background ignores SIGINT, and its children would inherit that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def violations(value: object, schema: dict[str, Any], path: str = "$") -> list[str]:

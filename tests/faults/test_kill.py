@@ -13,9 +13,9 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from turnlog.verify import check_session
 
 from turnlog import Store
+from turnlog.verify import check_session
 
 if TYPE_CHECKING:
     from pathlib import Path
