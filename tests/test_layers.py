@@ -30,7 +30,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("__init__", "feed", "tools"),
     ("artifact_check", "proof", "verify"),
     ("mending", "repair", "repair_headers", "repair_plan", "rewrite", "sorting"),
-    ("compact", "importers"),
+    ("blockfile", "compact", "importers"),
     ("__main__", "cli"),
 )
 FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names}

@@ -13,7 +13,7 @@ import pytest
 
 from tests.faults import damage
 from tests.faults.powercut import until_done
-from turnlog import Store, _core
+from turnlog import Store, _core, names
 from turnlog.errors import Conflict, Locked, NewerFormat, ReadOnly, SessionNotFound
 from turnlog.lock import SessionLock
 from turnlog.notes import gap_chain, lost_in_note, note_payload
@@ -86,7 +86,7 @@ def test_a_torn_tail_is_cut_after_a_copy_went_to_quarantine(tmp_path: Path, monk
     with Store.open(store) as opened:
         session = opened.create()
         session.append("note.written", {"n": 1})
-        segment = list_segments(damage.names.session_dir(str(store), session.id))[0].path
+        segment = list_segments(names.session_dir(str(store), session.id))[0].path
         data = damage.content(segment)
         session_id = session.id
     end = (len(data.rstrip(b"\0")) + 7) // 8 * 8
@@ -255,7 +255,7 @@ def test_survivors_of_an_atomic_group_are_kept(tmp_path: Path) -> None:
         session.append_many([("a.b", {"n": n, "text": "x" * 200}) for n in range(4)], atomic=True)
         session.append("a.b", {"n": 4})
         session_id = session.id
-    path = list_segments(damage.names.session_dir(str(store), session_id))[0].path
+    path = list_segments(names.session_dir(str(store), session_id))[0].path
     with _core.SegmentReader(path) as reader:
         events, *_ = reader.replay(4096, 1)
         offset = events[4].offset  # the one that closes the group

@@ -7,6 +7,7 @@ the durability it was appended with. Must not know: who writes, what events mean
 
 from __future__ import annotations
 
+import errno
 from bisect import bisect_right
 
 from turnlog import _core, recovery
@@ -262,13 +263,23 @@ class Log:
 
     def _open(self, file: SegmentFile) -> SegmentReader:
         """Open a segment; where its header is lost, with the segment id that its neighbours state."""
-        reader = _core.SegmentReader(file.path)
+        try:
+            reader = _core.SegmentReader(file.path)
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            reader = _core.SegmentReader(self._elsewhere(file) or file.path)  # compacted since it was listed
         if reader.header["fault"] is None or reader.header["fault"] in _NEWER:
             return reader
         files = list_segments(self.directory)
         index = [other.path for other in files].index(file.path)
         known_id = surroundings(files, index, self.session_id, None)["known_id"]
         return reader if known_id is None else _core.SegmentReader(file.path, known_id)
+
+    def _elsewhere(self, file: SegmentFile) -> str | None:
+        """Return the path of a segment's other generation."""
+        others = [other for other in list_segments(self.directory) if other.prefix == file.prefix]
+        return next((other.path for other in others if other.first_ordinal == file.first_ordinal), None)
 
     def shown_end(self, file: SegmentFile, reader: SegmentReader) -> int | None:
         """Return up to where the newest segment may be shown: what was acknowledged at its own level."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _FIELDS: dict[str, Any] = {
-    **dict.fromkeys(("segments", "before_bytes", "after_bytes"), "integer"),
+    **dict.fromkeys(("segments", "compacted", "raw_bytes", "compacted_bytes"), "integer"),
     "skipped": "[any]",
 }
 OBJECTS: dict[str, dict[str, Any]] = {
@@ -29,7 +29,7 @@ OBJECTS: dict[str, dict[str, Any]] = {
     "refused": {"session": "string", "code": "string", "message": "string"},
     "summary": {
         "store": "string",
-        **dict.fromkeys(("sessions", "segments", "before_bytes", "after_bytes", "refused"), "integer"),
+        **dict.fromkeys(("sessions", "segments", "compacted", "raw_bytes", "compacted_bytes", "refused"), "integer"),
     },
 }
 
@@ -44,7 +44,7 @@ def command(call: Invocation, *, session_ids: tuple[str, ...]) -> int:
     from turnlog.compact import compact_session
 
     out = call.out
-    totals = dict.fromkeys(("sessions", "segments", "before_bytes", "after_bytes", "refused"), 0)
+    totals = dict.fromkeys(("sessions", "segments", "compacted", "raw_bytes", "compacted_bytes", "refused"), 0)
     codes: set[int] = set()
     with call.open() as store, Progress("compacting") as progress:
         wanted = [store.resolve(session_of(text)) for text in session_ids] or store.session_ids()
@@ -64,18 +64,18 @@ def command(call: Invocation, *, session_ids: tuple[str, ...]) -> int:
                     out.line(out.paint(f"{session_id}  refused: {escape(str(error))}", "red"))
                 continue
             progress.clear()
-            for name in ("segments", "before_bytes", "after_bytes"):
+            for name in ("segments", "compacted", "raw_bytes", "compacted_bytes"):
                 totals[name] += done[name]
             if out.json:
                 out.object("compacted", {**done, "session": session_id})
-            elif done["segments"] or done["skipped"]:
+            elif done["compacted"] or done["skipped"]:
                 out.line(_sentence(session_id, done))
         path = store.path
     if out.json:
         out.object("summary", {**totals, "store": path})
     else:
-        freed = size(totals["before_bytes"] - totals["after_bytes"])
-        amounts = f"{count(totals['segments'], 'segment')} of {count(totals['sessions'], 'session')}"
+        freed = size(totals["raw_bytes"] - totals["compacted_bytes"])
+        amounts = f"{count(totals['compacted'], 'segment')} of {count(totals['sessions'], 'session')}"
         out.line(f"compacted {amounts}, {freed} freed")
     if not codes:
         return exits.OK
@@ -84,8 +84,8 @@ def command(call: Invocation, *, session_ids: tuple[str, ...]) -> int:
 
 def _sentence(session_id: str, done: dict[str, Any]) -> str:
     parts = []
-    if done["segments"]:
-        change = f"{size(done['before_bytes'])} -> {size(done['after_bytes'])}"
-        parts.append(f"{count(done['segments'], 'segment')} compacted, {change}")
-    parts += [f"skipped {escape(segment)}: {escape(reason)}" for segment, reason in done["skipped"]]
+    if done["compacted"]:
+        change = f"{size(done['raw_bytes'])} -> {size(done['compacted_bytes'])}"
+        parts.append(f"{count(done['compacted'], 'segment')} compacted, {change}")
+    parts += [f"skipped {escape(part['segment'])}: {escape(part['reason'])}" for part in done["skipped"]]
     return f"{session_id}  {'; '.join(parts)}"
