@@ -198,9 +198,7 @@ def test_a_compacted_file_that_reads_back_otherwise_never_replaces_the_raw_one(
     victim: Victim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     true_table = _core.encode_table
-    monkeypatch.setattr(
-        blockfile._core, "encode_table", lambda entries: true_table([(c, r, x ^ 1) for c, r, x in entries])
-    )
+    monkeypatch.setattr(_core, "encode_table", lambda entries: true_table([(c, r, x ^ 1) for c, r, x in entries]))
     with pytest.raises(Damaged, match="does not read back"):
         compact_session(victim.store, victim.session)
     assert all(name.endswith((".seg", "LOCK")) for name in os.listdir(victim.folder))
