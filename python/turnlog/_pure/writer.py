@@ -326,7 +326,7 @@ class Writer:
 
 def _encode(type: str, payload: object, event_id: bytes | None, raw: bool) -> Encoded:
     """Check and encode all that does not depend on the event's place."""
-    check_type(type.encode(errors="replace") if isinstance(type, str) else b"")
+    check_type(type.encode("utf-8", "surrogatepass") if isinstance(type, str) else b"")
     if event_id is not None and (not isinstance(event_id, bytes) or len(event_id) != 16):
         raise InvalidId("an event id is a UUID of 16 bytes")
     if not raw:
