@@ -25,7 +25,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("_core", "_native", "_pure", "disk", "sqlite"),
     ("notes", "payload_fields", "projection", "recovery", "reduce"),
     ("appender", "identity", "links", "lock", "log", "misplaced", "quarantine", "segments", "survey", "tail"),
-    ("index", "index_catch_up", "index_database", "index_file", "index_query", "index_read"),
+    ("index", "index_catch_up", "index_database", "index_file", "index_plan", "index_query", "index_read"),
     ("session", "store"),
     ("__init__", "feed", "tools"),
     ("artifact_check", "proof", "verify"),

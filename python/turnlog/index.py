@@ -12,6 +12,7 @@ from _thread import RLock
 
 from turnlog import index_catch_up, index_query, names, sqlite
 from turnlog.index_database import Database
+from turnlog.index_plan import Known, listing, plan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from turnlog.index_catch_up import Heads
+    from turnlog.index_plan import Heads
 
     Ids = list[str]
     Rows = list[dict[str, Any]]
     Answer = TypeVar("Answer")
 
 _PREFIX_LIMIT = 20
+_RELEASE_FROM = 64  # a long-lived store does not wait for its end to remove the markers of sessions it closed
 
 
 class Index:
@@ -37,8 +39,8 @@ class Index:
         self._store = store
         self._database = database
         self._guard = RLock()
-        self._generation = 0  # of the connection that the two caches below belong to
-        self._shards: dict[str, int] = {}
+        self._generation = 0  # of the connection that the two below belong to
+        self._known = Known()
         self._projected: dict[str, tuple[str, int]] = {}  # how far the sessions open in this process are in the tables
 
     @classmethod
@@ -117,13 +119,12 @@ class Index:
             self._projected.pop(session_id, None)
 
     def release_live(self) -> None:
-        """Remove the `live/` markers of sessions that nobody writes, that ended in an orderly close and whose every
-        event is projected.
-        """
+        """Remove the `live/` markers of sessions that nobody writes, that ended in order and are wholly projected."""
         if self._database.read_only:
             return
         with self._guard:
-            self._ask(lambda connection: index_catch_up.release_live(connection, self._store))
+            marked = [name for name in listing(os.path.join(self._store, names.LIVE)) if names.is_session_id(name)]
+            self._ask(lambda connection: index_catch_up.release_live(connection, self._store, marked))
 
     def close(self) -> None:
         """Close the database; idempotent."""
@@ -136,13 +137,13 @@ class Index:
 
     def _catch_up(self, connection: apsw.Connection, heads: Heads) -> int:
         if self._generation != self._database.generation:
-            self._shards = index_catch_up.shard_times(connection)
+            self._known = Known(index_catch_up.shard_times(connection))
             self._projected.clear()
             self._generation = self._database.generation
         read_only = self._database.read_only
         marks = {session_id: (head["path"], head["durable"]) for session_id, head in heads.items()}
         moved = [session_id for session_id, mark in marks.items() if self._projected.get(session_id) != mark]
-        found = index_catch_up.plan(connection, self._store, moved, heads, self._shards)
+        found = plan(connection, self._store, self._known, moved, heads)
         batches = index_catch_up.visits(connection, self._store, found, heads, sync=not read_only)
         changed, skipped = 0, set[str]()
         # a read-only user's connection changes with the first write, so its visits come first
@@ -150,13 +151,19 @@ class Index:
             if batch:
                 skipped |= index_catch_up.write(self._database.writable(), batch)
                 changed += len(batch)
-        news = {shard: mtime_ns for shard, mtime_ns in found.shards.items() if self._shards.get(shard) != mtime_ns}
+        shards = self._known.shards
+        news = {shard: mtime_ns for shard, mtime_ns in found.shards.items() if shards.get(shard) != mtime_ns}
         if found.gone or (news and not read_only):
             self._write_folders(news, found.gone)
-        self._shards.update(news)
+        shards.update(news)
+        self._known.quiet.update(found.quiet)
         self._projected.update({session_id: marks[session_id] for session_id in moved if session_id not in skipped})
+        self._known.complete.update(found.complete)
+        if len(self._known.complete) >= _RELEASE_FROM and not read_only:
+            index_catch_up.release_live(connection, self._store, self._known.complete)
+            self._known.complete.clear()
         return changed + len(found.gone)
 
     def _write_folders(self, shards: dict[str, int], gone: Ids) -> None:
         index_catch_up.write_folders(self._database.writable(), shards, gone)
-        self._shards.update(shards)
+        self._known.shards.update(shards)

@@ -8,10 +8,10 @@ looked at. Must not know: how a log is read, how the database is opened, what ca
 from __future__ import annotations
 
 import os
-import time
 
-from turnlog import names, sqlite
+from turnlog import disk, names, sqlite
 from turnlog.errors import Locked
+from turnlog.index_plan import LIST_AGAIN, Known, Plan, plan
 from turnlog.index_query import require_values
 from turnlog.index_read import SEGMENT_COLUMNS, Segment, Visit, read_on
 from turnlog.lock import SessionLock, is_locked
@@ -20,17 +20,14 @@ from turnlog.projection import COLUMNS, SessionRow
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from typing import Any
 
     import apsw
 
-    Heads = Mapping[str, Mapping[str, Any]]
+    from turnlog.index_plan import Heads
 
 BATCH_SESSIONS = 512
+_RELEASED_AT_ONCE = 64  # locks held together
 _THREAD_SESSIONS = 32  # fewer are read before a thread has started
-_SETTLED_NS = 100_000_000  # a folder changed this recently may change again within one tick of its clock
-_LIST_AGAIN = 0
-_REMOVED = -1
 
 _NAMES = ", ".join(COLUMNS)
 _LOAD = (
@@ -48,75 +45,6 @@ _PUT_SESSION = (
 _PUT_SEGMENT = "INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _PUT_TAG = "INSERT OR REPLACE INTO tags VALUES (?, ?, ?, ?)"
 _PUT_SHARD = "INSERT OR REPLACE INTO shards VALUES (?, ?)"
-
-
-class Plan:
-    """What a catch-up has to look at."""
-
-    __slots__ = ("gone", "live", "new", "shards", "visit")
-
-    def __init__(self) -> None:
-        """Start with nothing."""
-        self.visit: list[str] = []
-        self.new: set[str] = set()  # those of `visit` that the tables do not have
-        self.gone: list[str] = []
-        self.live: set[str] = set()
-        self.shards: dict[str, int] = {}  # times of the shard folders that were listed
-
-
-def plan(
-    connection: apsw.Connection, store: str, moved: Iterable[str], heads: Heads, shards: Mapping[str, int]
-) -> Plan:
-    """Find the sessions that may have changed.
-
-    These are `moved` (those of `heads` that made progress), those with a marker of other processes, and those in a
-    shard folder whose time differs from `shards`.
-    """
-    found = Plan()
-    found.live = {name for name in _listing(os.path.join(store, names.LIVE)) if names.is_session_id(name)}
-    wanted = dict.fromkeys([*moved, *sorted(found.live - heads.keys())])
-    for shard, mtime_ns in _changed_shards(os.path.join(store, names.SESSIONS), shards).items():
-        listed = set(_listing(os.path.join(store, names.SESSIONS, shard)))
-        there = {name for name in listed if names.is_session_id(name) and names.shard(name) == shard}
-        known = {row[0] for row in connection.execute("SELECT id FROM sessions WHERE substr(id, 35) = ?", (shard,))}
-        found.new |= there - known
-        found.gone += known - there
-        found.shards[shard] = mtime_ns
-    found.visit = [*wanted, *sorted(found.new - wanted.keys())]
-    return found
-
-
-def _changed_shards(sessions: str, shards: Mapping[str, int]) -> dict[str, int]:
-    """Return the shard folders whose times differ from `shards`, with their times.
-
-    0 stands for a folder that changed so recently that its time proves nothing, -1 for one that is gone.
-    """
-    changed: dict[str, int] = {}
-    settled_ns = time.time_ns() - _SETTLED_NS
-    try:
-        descriptor = os.open(sessions, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return {name: _REMOVED for name, mtime_ns in shards.items() if mtime_ns != _REMOVED}
-    try:
-        present = os.listdir(descriptor)
-        for name in present:
-            stored_ns = shards.get(name)
-            if stored_ns is None and not names.is_shard(name):
-                continue
-            try:
-                mtime_ns = os.stat(name, dir_fd=descriptor).st_mtime_ns
-            except FileNotFoundError:
-                continue  # removed since; the next catch-up will miss it
-            if mtime_ns >= settled_ns:
-                changed[name] = _LIST_AGAIN
-            elif mtime_ns != stored_ns:
-                changed[name] = mtime_ns
-    finally:
-        os.close(descriptor)
-    for name in shards.keys() - present:
-        if shards[name] != _REMOVED:
-            changed[name] = _REMOVED
-    return changed
 
 
 def visits(connection: apsw.Connection, store: str, found: Plan, heads: Heads, *, sync: bool) -> Iterator[list[Visit]]:
@@ -137,10 +65,14 @@ def visits(connection: apsw.Connection, store: str, found: Plan, heads: Heads, *
             shard = names.shard(visit.row.id)
             if there and visit.changed:
                 changed.append(visit)
+            elif there and visit.stamp is not None:
+                found.quiet[visit.row.id] = visit.stamp
+                if visit.closed:
+                    found.complete.append(visit.row.id)
             elif not there and visit.key is not None:
                 found.gone.append(visit.row.id)
             elif not there and shard in found.shards:
-                found.shards[shard] = _LIST_AGAIN  # no segment yet: it is being made or copied
+                found.shards[shard] = LIST_AGAIN  # no segment yet: it is being made or copied
         yield changed
 
 
@@ -246,7 +178,7 @@ def fill(
     connection: apsw.Connection, store: str, heads: Heads, progress: Callable[[int, int], None] | None, *, sync: bool
 ) -> None:
     """Catch an empty database up over the whole store; `progress` is called with (sessions done, sessions in all)."""
-    found = plan(connection, store, heads, heads, {})
+    found = plan(connection, store, Known(), heads, heads)
     done = 0
     with sqlite.Immediate(connection):
         for batch in visits(connection, store, found, heads, sync=sync):
@@ -257,29 +189,41 @@ def fill(
     write_folders(connection, found.shards, ())
 
 
-def release_live(connection: apsw.Connection, store: str) -> None:
-    """Remove the markers of sessions that nobody writes, that ended in an orderly close and whose every event is in
-    the tables.
+def release_live(connection: apsw.Connection, store: str, session_ids: Iterable[str]) -> None:
+    """Remove the markers of those sessions that nobody writes, that ended in order and are whole in the tables.
+
+    First the tables are put on stable storage: a power cut must not take back the row of a session without a marker.
     """
-    for session_id in _listing(os.path.join(store, names.LIVE)):
-        directory = names.session_dir(store, session_id)
-        if not names.is_session_id(session_id) or not os.path.isdir(directory) or is_locked(directory):
-            continue
+    pending = list(session_ids)
+    for start in range(0, len(pending), _RELEASED_AT_ONCE):
+        held: dict[str, SessionLock] = {}
         try:
-            lock = SessionLock(directory)
-        except Locked:
-            continue  # opened just now
-        try:
-            visit = load(connection, session_id)
-            there = visit.key is not None and read_on(visit, directory, head=None, live=True, sync=False)
-            if there and visit.closed and not visit.changed:
-                os.unlink(names.live_path(store, session_id))
+            for session_id in pending[start : start + _RELEASED_AT_ONCE]:
+                lock = _lock_if_complete(connection, store, session_id)
+                if lock is not None:
+                    held[session_id] = lock
+            if held and sqlite.make_durable(connection):
+                for session_id in held:
+                    disk.remove_if_present(names.live_path(store, session_id))
         finally:
-            lock.release()
+            for lock in held.values():
+                lock.release()
 
 
-def _listing(path: str) -> list[str]:
+def _lock_if_complete(connection: apsw.Connection, store: str, session_id: str) -> SessionLock | None:
+    directory = names.session_dir(store, session_id)
+    if not os.path.isdir(directory) or is_locked(directory):
+        return None
     try:
-        return os.listdir(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+        lock = SessionLock(directory)
+    except Locked:
+        return None  # opened just now
+    complete = False
+    try:
+        visit = load(connection, session_id)
+        there = visit.key is not None and read_on(visit, directory, head=None, live=True, sync=False)
+        complete = there and visit.closed and not visit.changed
+    finally:
+        if not complete:
+            lock.release()
+    return lock if complete else None

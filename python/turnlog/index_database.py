@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
-    from turnlog.index_catch_up import Heads
+    from turnlog.index_plan import Heads
 
     Answer = TypeVar("Answer")
     Progress = Callable[[int, int], None]

@@ -15,6 +15,7 @@ from operator import attrgetter
 from turnlog import _core
 from turnlog._core import FRAME_HEADER_MIN_BYTES, FRAME_MAGIC, FRAME_TRAILER_BYTES, HEADER_BYTES, KIND_CLOSE
 from turnlog.errors import Damaged, StorageError
+from turnlog.index_plan import stamp
 from turnlog.projection import TYPES, SessionRow, fold
 from turnlog.segments import list_segments
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from turnlog.index_plan import Stamp
     from turnlog.segments import SegmentFile
 
 BATCH_EVENTS = 4_096
@@ -66,7 +68,7 @@ class Segment:
 class Visit:
     """A session's row and newest segment as the index holds them, and what reading on from there adds."""
 
-    __slots__ = ("_stored", "changed", "closed", "key", "newest", "row", "touched")
+    __slots__ = ("_stored", "changed", "closed", "key", "newest", "row", "stamp", "touched")
 
     def __init__(self, row: SessionRow, newest: Segment | None = None, key: int | None = None) -> None:
         """Start from a stored row (`key` is its rowid), or from a new one."""
@@ -76,6 +78,7 @@ class Visit:
         self.touched: list[Segment] = []  # segments whose columns changed
         self.changed = False
         self.closed = False  # the log ends in an orderly close
+        self.stamp: Stamp | None = None  # of a session with a marker: unchanged as long as this is
         self._stored = None if newest is None else (row.values(), newest.copy())
 
     def position(self) -> tuple[int, int] | None:
@@ -107,6 +110,8 @@ def read_on(visit: Visit, directory: str, *, head: Mapping[str, Any] | None, liv
             if error.errno in {errno.ENOENT, errno.ENOTDIR}:
                 return False
             raise
+        if live and files:
+            visit.stamp = stamp(directory, files[-1].path)
         try:
             _walk(visit, files, head=head, live=live, sync=sync)
         except (StorageError, Damaged) as error:

@@ -117,6 +117,15 @@ def open_scratch(path: str) -> apsw.Connection:
     return _open(path, flags, *settings, busy_timeout_ms=0)
 
 
+def make_durable(connection: apsw.Connection) -> bool:
+    """Put every commit so far on stable storage; False when a reader of an older state is in the way."""
+    try:
+        frames, copied = connection.wal_checkpoint()
+    except apsw.BusyError:  # another connection is doing it
+        return False
+    return frames == copied
+
+
 class Immediate:
     """A transaction that takes the write lock at once: it can wait for it, where a reader that becomes a writer can
     only fail.

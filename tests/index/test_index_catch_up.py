@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from tests.index.logs import Logs, session_id
-from turnlog import index_catch_up, index_read
+from turnlog import index_catch_up, index_plan, index_read, sqlite
+from turnlog.errors import StorageError
+from turnlog.index_read import Visit
+from turnlog.projection import SessionRow
 
 A, B = session_id(1), session_id(2)
 
@@ -50,18 +53,40 @@ def test_a_session_whose_writer_died_is_visited_by_its_marker(indexed: Logs, vis
     index.close()
 
 
+def test_a_marked_session_that_rests_is_looked_at_once(
+    logs: Logs, visited: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs.create(A)
+    logs.kill(A)
+    index = logs.index()
+    index.catch_up()
+    monkeypatch.setattr(index_plan, "SETTLED_NS", -(10**18))  # its files have rested long enough
+    index.catch_up()
+    before = len(visited)
+    index.catch_up()
+    assert len(visited) == before
+    logs.resume(A)
+    logs.append(A, "message.user", {"content": "again"})
+    index.catch_up()
+    assert len(visited) == before + 1
+    row = index.get(A)
+    assert row is not None
+    assert row["messages"] == 1
+    index.close()
+
+
 def test_a_folder_that_did_not_change_is_not_listed_again(indexed: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_catch_up, "_SETTLED_NS", -(10**18))  # every folder counts as settled
+    monkeypatch.setattr(index_plan, "SETTLED_NS", -(10**18))  # every folder counts as settled
     index = indexed.index()
     index.catch_up()
     listed: list[str] = []
-    real = index_catch_up._listing
+    real = index_plan.listing
 
     def listing(path: str) -> list[str]:
         listed.append(os.path.basename(path))
         return real(path)
 
-    monkeypatch.setattr(index_catch_up, "_listing", listing)
+    monkeypatch.setattr(index_plan, "listing", listing)
     index.catch_up()
     assert listed == ["live"]
     indexed.create(session_id(50, shard=0xA1))
@@ -71,9 +96,10 @@ def test_a_folder_that_did_not_change_is_not_listed_again(indexed: Logs, monkeyp
 
 
 def test_a_folder_that_changed_just_now_is_listed_again(indexed: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_catch_up, "_SETTLED_NS", 10**18)  # no folder counts as settled
+    monkeypatch.setattr(index_plan, "SETTLED_NS", 10**18)  # no folder counts as settled
     index = indexed.index()
-    found = index_catch_up.plan(index._database._connected(), indexed.store, [], {}, dict.fromkeys(("a0", "a1"), 0))
+    known = index_plan.Known(dict.fromkeys(("a0", "a1"), 0))
+    found = index_plan.plan(index._database._connected(), indexed.store, known, [], {})
     assert found.shards == {"a0": 0, "a1": 0}
     assert found.visit == []
     index.close()
@@ -94,6 +120,57 @@ def test_a_marker_goes_when_its_session_is_closed_and_projected(logs: Logs) -> N
     assert not logs.marker(A).exists()
     assert logs.marker(B).exists()
     index.close()
+
+
+def test_markers_stay_while_the_tables_are_not_on_stable_storage(logs: Logs) -> None:
+    index = logs.index()
+    logs.create(A)
+    logs.close(A)
+    reading = sqlite.open_writer(str(logs.folder / "index.db"))
+    rows = reading.execute("SELECT 1 FROM shards UNION ALL SELECT 2 UNION ALL SELECT 3")
+    next(rows)  # holds on to the state before A
+    index.catch_up()
+    index.release_live()
+    assert logs.marker(A).exists()
+    rows.close()
+    reading.close()
+    index.release_live()
+    assert not logs.marker(A).exists()
+    index.close()
+
+
+def test_a_long_lived_store_sheds_the_markers_of_closed_sessions(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_plan, "SETTLED_NS", -(10**18))
+    index = logs.index()
+    for number in range(70):
+        logs.create(session_id(number))
+        logs.close(session_id(number))
+    logs.create(session_id(99))
+    index.catch_up(logs.heads())
+    index.catch_up(logs.heads())
+    assert [path.name for path in (logs.folder / "live").iterdir()] == [session_id(99)]
+    index.close()
+
+
+def test_a_failure_in_the_second_thread_reaches_the_caller() -> None:
+    batch = [Visit(SessionRow(session_id(number))) for number in range(100)]
+    read: list[str] = []
+
+    def fail_late(visit: Visit) -> bool:
+        if visit.row.id == session_id(90):
+            raise StorageError("too many open files", 24)
+        read.append(visit.row.id)
+        return True
+
+    with pytest.raises(StorageError, match="too many open files"):
+        index_catch_up._in_two_threads(fail_late, batch)
+    assert len(read) >= 50
+
+
+def test_two_threads_answer_in_order() -> None:
+    batch = [Visit(SessionRow(session_id(number))) for number in range(101)]
+    answers = index_catch_up._in_two_threads(lambda visit: visit.row.id.startswith("0000000"), batch)
+    assert answers == [number < 16 for number in range(101)]
 
 
 def test_a_marker_of_a_killed_session_stays(logs: Logs) -> None:
