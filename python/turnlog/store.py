@@ -237,6 +237,7 @@ class Store:
                 appender = Appender.open(
                     self.path, session_id, self._committer, roll_bytes=self._roll_bytes, witness=witness
                 )
+                self._mark_live(session_id)  # a store that closed it may have taken the marker before we got the lock
             if self._projector is None:
                 self._projector = threading.Thread(target=self._project, name="turnlog-projector", daemon=True)
                 self._projector.start()
