@@ -1,13 +1,14 @@
 """`sessionctl compact`: compresses the segments that are finished; logically their bytes stay the same.
 
 Owns: the report. Invariants: a session that cannot be compacted is named with the reason and does not keep the others
-from it; what a command leaves alone it says. Must not know: how a segment is compressed.
+from it; what is left alone is listed. Must not know: how a segment is compressed.
 """
 
 from __future__ import annotations
 
 import click
 
+from turnlog import names
 from turnlog.cli import exits
 from turnlog.cli.command import Invocation, verb
 from turnlog.cli.failure import describe
@@ -15,22 +16,23 @@ from turnlog.cli.place import session_of
 from turnlog.cli.progress import Progress
 from turnlog.cli.terminal import count, escape, size
 from turnlog.errors import TurnlogError
+from turnlog.lock import is_locked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_FIELDS: dict[str, Any] = {
-    **dict.fromkeys(("segments", "compacted", "raw_bytes", "compacted_bytes"), "integer"),
-    "skipped": "[any]",
-}
+    from turnlog.cli.output import Output
+
+_SUMS = ("segments", "compacted", "raw_bytes", "compacted_bytes")
 OBJECTS: dict[str, dict[str, Any]] = {
-    "compacted": {"session": "string", **_FIELDS},
-    "refused": {"session": "string", "code": "string", "message": "string"},
-    "summary": {
-        "store": "string",
-        **dict.fromkeys(("sessions", "segments", "compacted", "raw_bytes", "compacted_bytes", "refused"), "integer"),
+    "compacted": {
+        "session": "string",
+        **dict.fromkeys(_SUMS, "integer"),
+        "skipped": [{"segment": "string", "reason": "string"}],
     },
+    "refused": {"session": "string", "code": "string", "message": "string"},
+    "summary": {"store": "string", **dict.fromkeys(("sessions", *_SUMS, "skipped", "refused"), "integer")},
 }
 
 
@@ -38,13 +40,12 @@ OBJECTS: dict[str, dict[str, Any]] = {
 def command(call: Invocation, *, session_ids: tuple[str, ...]) -> int:
     """Compress the finished segments of sessions (default: all).
 
-    Nothing is lost: `zstd -d` gives a segment back, and every event keeps its place. Segments that a writer still
-    appends to, and sessions with damage, are left alone and named.
+    Nothing is lost: `zstd -d` gives a segment back, and every event keeps its place. What a writer is at work on, and
+    what is damaged, is left alone and listed.
     """
     from turnlog.compact import compact_session
 
-    out = call.out
-    totals = dict.fromkeys(("sessions", "segments", "compacted", "raw_bytes", "compacted_bytes", "refused"), 0)
+    totals = dict.fromkeys(("sessions", *_SUMS, "skipped", "refused"), 0)
     codes: set[int] = set()
     with call.open() as store, Progress("compacting") as progress:
         wanted = [store.resolve(session_of(text)) for text in session_ids] or store.session_ids()
@@ -53,39 +54,49 @@ def command(call: Invocation, *, session_ids: tuple[str, ...]) -> int:
             try:
                 done = compact_session(store.path, session_id, progress=progress.add)
             except TurnlogError as error:
-                code, fields = describe(error)
-                codes.add(code)
-                totals["refused"] += 1
                 progress.clear()
-                if out.json:
-                    refusal = {name: fields[name] for name in ("code", "message")}
-                    out.object("refused", {**refusal, "session": session_id})
-                else:
-                    out.line(out.paint(f"{session_id}  refused: {escape(str(error))}", "red"))
+                totals["refused"] += 1
+                codes.add(_refused(call.out, session_id, error))
                 continue
             progress.clear()
-            for name in ("segments", "compacted", "raw_bytes", "compacted_bytes"):
+            for name in _SUMS:
                 totals[name] += done[name]
-            if out.json:
-                out.object("compacted", {**done, "session": session_id})
-            elif done["compacted"] or done["skipped"]:
-                out.line(_sentence(session_id, done))
+            totals["skipped"] += len(done["skipped"])
+            if done["skipped"]:
+                live = not done["compacted"] and is_locked(names.session_dir(store.path, session_id))
+                codes.add(exits.LOCKED if live else exits.PARTIAL)
+            _report(call.out, done)
         path = store.path
-    if out.json:
-        out.object("summary", {**totals, "store": path})
-    else:
-        freed = size(totals["raw_bytes"] - totals["compacted_bytes"])
-        amounts = f"{count(totals['compacted'], 'segment')} of {count(totals['sessions'], 'session')}"
-        out.line(f"compacted {amounts}, {freed} freed")
+    _summarize(call.out, path, totals)
     if not codes:
         return exits.OK
-    return codes.pop() if len(codes) == 1 and totals["refused"] == totals["sessions"] else exits.PARTIAL
+    return codes.pop() if len(session_ids) == 1 else exits.PARTIAL
 
 
-def _sentence(session_id: str, done: dict[str, Any]) -> str:
-    parts = []
+def _refused(out: Output, session_id: str, error: TurnlogError) -> int:
+    code, fields = describe(error)
+    if out.json:
+        out.object("refused", {"session": session_id, "code": fields["code"], "message": fields["message"]})
+    else:
+        out.line(out.paint(f"{session_id}  refused: {escape(str(error))}", "red"))
+    return code
+
+
+def _report(out: Output, done: dict[str, Any]) -> None:
+    if out.json:
+        out.object("compacted", done)
+        return
     if done["compacted"]:
-        change = f"{size(done['raw_bytes'])} -> {size(done['compacted_bytes'])}"
-        parts.append(f"{count(done['compacted'], 'segment')} compacted, {change}")
-    parts += [f"skipped {escape(part['segment'])}: {escape(part['reason'])}" for part in done["skipped"]]
-    return f"{session_id}  {'; '.join(parts)}"
+        change = f"{size(done['raw_bytes'])} to {size(done['compacted_bytes'])}"
+        out.line(f"{done['session']}  {count(done['compacted'], 'segment')} compacted, {change}")
+    for skipped in done["skipped"]:
+        out.line(f"{done['session']}  skipped {skipped['segment']}: {escape(skipped['reason'])}")
+
+
+def _summarize(out: Output, store: str, totals: dict[str, int]) -> None:
+    if out.json:
+        out.object("summary", {**totals, "store": store})
+        return
+    amounts = f"{totals['compacted']:,} of {count(totals['segments'], 'segment')}"
+    freed = size(totals["raw_bytes"] - totals["compacted_bytes"])
+    out.line(f"compacted {amounts} in {count(totals['sessions'], 'session')}, {freed} freed")

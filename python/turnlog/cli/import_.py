@@ -48,7 +48,7 @@ OBJECTS: dict[str, dict[str, Any]] = {
         "status": "string",
         **dict.fromkeys(("lines", "appended_lines", "events"), "integer"),
         "unknown": "{integer}",
-        "findings": "[any]",
+        "findings": [_FINDING],
     },
     "summary": {
         "store": "string",

@@ -34,7 +34,7 @@ OBJECTS: dict[str, dict[str, Any]] = {
     "action": {
         **dict.fromkeys(("kind", "segment", "text"), "string"),
         "session": "string?",
-        "lost": "[any]",
+        "lost": "[[integer]]",
         "applied": "boolean",
     },
     "refused": {"session": "string", "verdict": "string", "reason": "string"},

@@ -2,8 +2,8 @@
 
 Owns: the short notation and its expansion. A kind is `string`, `integer`, `boolean`, `object`, `any`, `[kind]` for an
 array, `{kind}` for a map, with `?` at the end when the value may be null and `-` when the field may be missing; a dict
-stands for an object with those fields. Invariants: every object has a `type`; fields are only ever added. Must not
-know: the verbs' fields beyond `ERROR`, which all of them share.
+stands for an object with those fields, a list of one dict for an array of such objects. Invariants: every object has
+a `type`; fields are only ever added. Must not know: the verbs' fields beyond `ERROR` and `LOST`, which several share.
 """
 
 from __future__ import annotations
@@ -57,9 +57,11 @@ def _object(fields: Fields, kind: str | None = None) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required}
 
 
-def _value(kind: str | Fields) -> dict[str, Any]:
+def _value(kind: str | Fields | list[Fields]) -> dict[str, Any]:
     if isinstance(kind, dict):
         return _object(kind)
+    if isinstance(kind, list):
+        return {"type": "array", "items": _value(kind[0])}
     kind = kind.removesuffix("-")
     if kind == "any":
         return {}
