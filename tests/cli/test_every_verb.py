@@ -59,6 +59,7 @@ def test_a_missing_store_is_exit_10(run: Runner, verb: str, tmp_path: Path) -> N
     assert (done.code, done.out) == (10, "")
     assert done.err.startswith(f"error[store_not_found]: there is no store at {tmp_path / 'absent'}")
     assert f"next   sessionctl --store {tmp_path / 'absent'} path" in done.err
+    assert "  why " not in done.err
     assert not (tmp_path / "absent").exists()
 
 

@@ -114,3 +114,12 @@ def test_a_path_that_is_not_there_is_wrong_usage(
     monkeypatch.delenv("CODEX_HOME", raising=False)
     assert run("import", *words).code == 2
     assert not store.exists()
+
+
+def test_a_folder_without_transcripts_is_exit_1(run: Runner, store: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "nothing"
+    folder.mkdir()
+    done = run("import", folder)
+    assert (done.code, done.out) == (1, "no transcripts were found there\n")
+    assert done.err == f"making the store {store}\n"
+    assert run("import", folder).err == ""

@@ -51,7 +51,8 @@ def describe(error: BaseException) -> tuple[int, dict[str, Any]]:
     if isinstance(error, TurnlogError):
         fields = {key: value for key, value in error.as_json().items() if key != "type"}
         cause = error.__cause__
-        return error.exit_code, {**fields, **({"cause": str(cause)} if cause is not None else {})}
+        told = cause is None or isinstance(cause, TurnlogError)  # a sentence that this one replaces
+        return error.exit_code, fields if told else {**fields, "cause": str(cause)}
     if isinstance(error, (KeyboardInterrupt, EOFError, click.Abort)):
         return exits.INTERRUPTED, _fields("interrupted", "interrupted")
     if isinstance(error, BrokenPipeError):

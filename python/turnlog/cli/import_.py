@@ -79,6 +79,8 @@ def command(call: Invocation, sources: tuple[str, ...], verbose: bool) -> int:
     totals: dict[str, int] = dict.fromkeys((*_STATUSES, "lines", "events", "findings"), 0)
     unknown: dict[str, int] = {}
     refusals: set[int] = set()
+    if not call.place().exists():
+        call.out.note(f"making the store {escape(call.place().path)}")
     with call.open(read_only=False, create=True) as store, Progress("importing") as progress:
         for product, path in pairs:
             for result in import_path(store, path, progress, product=product):
@@ -141,8 +143,11 @@ def _report(out: Output, result: Imported, *, verbose: bool) -> None:
 
 def _summarize(out: Output, store: str, totals: dict[str, int], unknown: dict[str, int]) -> None:
     parts = [f"{totals[status]:,} {status}" for status in _STATUSES if totals[status]]
+    if not parts:
+        out.line("no transcripts were found there")
+        return
     parts += [count(totals["lines"], "line"), count(totals["events"], "event"), count(totals["findings"], "finding")]
-    out.line(f"{', '.join(parts) if parts else 'no files'}  ({escape(store)})")
+    out.line(f"{', '.join(parts)}  ({escape(store)})")
     if unknown:
         kinds = ", ".join(f"{number:,} {escape(kind)}" for kind, number in sorted(unknown.items()))
         out.line(f"unknown record types, kept as they are: {kinds}")
