@@ -126,7 +126,12 @@ def program() -> Callable[..., subprocess.Popen[bytes]]:
         environment = {**os.environ, "PYTHONPATH": os.path.join(root, "python"), **options.pop("env", {})}
         pipe = subprocess.PIPE
         return subprocess.Popen(
-            command, stdout=pipe, stderr=pipe, env=environment, preexec_fn=_hear_interrupts, **options
+            command,
+            stdout=pipe,
+            stderr=pipe,
+            env=environment,
+            preexec_fn=_hear_interrupts,  # noqa: PLW1509 - it only sets a signal handler
+            **options,
         )
 
     return start
