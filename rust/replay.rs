@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::chain::chain_next;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::{FLAG_COMMIT, FRAME_MAGIC, KIND_EVENT, KIND_REPAIR_NOTE};
 use crate::frame::{FrameFault, FrameHeader, TYPE_AT};
 use crate::source::{Chunk, Source, to_usize};
@@ -134,6 +134,8 @@ pub fn replay(source: &Source, segment_id: [u8; 16], start: Place, wanted: &Want
         }
     }
     batch.events.truncate(kept);
+    let has_progress = batch.next.offset > start.offset;
+    batch.fault = replay.explained(batch.fault, has_progress)?;
     Ok(batch)
 }
 
@@ -223,6 +225,26 @@ impl Replay<'_> {
             return stop("order", format!("ordinal {} instead of {expected}", header.ordinal));
         }
         Ok(None)
+    }
+
+    /// Name the hole that made a frame invalid; a failed read is an error, once all before it is returned.
+    fn explained(&self, fault: Option<Stop>, has_progress: bool) -> Result<Option<Stop>> {
+        let Some(stop) = fault else {
+            return Ok(None);
+        };
+        match self.window.holes.iter().find(|hole| hole.end > stop.offset) {
+            None => Ok(Some(stop)),
+            Some(hole) if hole.code != "io" => {
+                Ok(Some(Stop { code: "checksum", detail: hole.detail.clone(), ..stop }))
+            }
+            Some(_) if has_progress => Ok(None),
+            Some(hole) => Err(Error::Io {
+                errno: libc::EIO,
+                message: hole.detail.clone(),
+                segment: Some(self.source.file.name.clone()),
+                offset: Some(hole.start),
+            }),
+        }
     }
 
     /// Whether only zeros follow.

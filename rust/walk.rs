@@ -54,6 +54,7 @@ impl<'a> Window<'a> {
     /// Read again what is asked for next.
     pub fn forget(&mut self) {
         self.chunk = Arc::default();
+        self.holes.clear();
     }
 
     /// The bytes of this range, fewer where the source ends.

@@ -100,6 +100,9 @@ def test_a_damaged_block_hides_no_other_block(core: ModuleType, tmp_path: Path, 
         with pytest.raises(Damaged, match=f"compressed block {block} is damaged") as caught:
             reader.read(low - 10, 20)
         assert caught.value.offset == low
+        (start,) = [start for start, end in frames if start < low < end]
+        stop = {"code": "checksum", "offset": start, "detail": f"compressed block {block} is damaged"}
+        assert reader.replay(start, 0)[5] == stop
         assert reader.read(high, 100) == LOGICAL[high : high + 100]
         assert reader.read(low - 100, 100) == LOGICAL[low - 100 : low]
 

@@ -65,7 +65,11 @@ def test_an_unreadable_page_is_a_fault_and_the_rest_is_scanned(tmp_path: Path, m
         with pytest.raises(StorageError) as caught:
             reader.read(low, 1)
         assert (caught.value.errno, caught.value.offset) == (errno.EIO, low)
-        assert reader.replay(HEADER_BYTES, 1)[5] is not None
+        events, offset, ordinal, _, _, fault = reader.replay(HEADER_BYTES, 1)
+        assert ([event.ordinal for event in events], fault) == (list(range(1, hit[0])), None)
+        with pytest.raises(StorageError) as caught:
+            reader.replay(offset, ordinal)
+        assert (caught.value.errno, caught.value.offset) == (errno.EIO, low)
 
 
 def test_an_unreadable_tail_is_not_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,12 +7,14 @@ recovery, other segments.
 
 from __future__ import annotations
 
+from errno import EIO
 from weakref import ref
 
 from turnlog._pure.event import Event
 from turnlog._pure.format import FLAG_COMMIT, FRAME_MAGIC, KIND_EVENT, KIND_REPAIR_NOTE
 from turnlog._pure.frame import FrameFault, chain_next
 from turnlog._pure.walk import CHUNK_BYTES, Chunk, Window
+from turnlog.errors import StorageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,6 +85,7 @@ class Replay:
             offset += header.frame_length
             if not is_open:
                 kept = (len(events), offset, ordinal, chain, time_us)
+        fault = self._explained(fault, kept[1] > start)
         return events[: kept[0]], kept[1], kept[2], kept[3], kept[4], fault
 
     def _is_full(self, count: int, start: int, offset: int, header: FrameHeader | FrameFault) -> bool:
@@ -118,6 +121,17 @@ class Replay:
         if out_of_order or (ordinal and header.kind == KIND_REPAIR_NOTE and header.ordinal + 1 < ordinal):
             return {"code": "order", "offset": offset, "detail": f"ordinal {header.ordinal} instead of {ordinal}"}
         return None
+
+    def _explained(self, fault: dict[str, Any] | None, has_progress: bool) -> dict[str, Any] | None:
+        """Name the hole that made a frame invalid. Raises StorageError for a failed read, when nothing is before it."""
+        hole = next((hole for hole in self.window.holes if fault is not None and hole[1] > fault["offset"]), None)
+        if fault is None or hole is None:
+            return fault
+        if hole[2] != "io":
+            return {"code": "checksum", "offset": fault["offset"], "detail": hole[3]}
+        if has_progress:
+            return None
+        raise StorageError(hole[3], EIO, segment=self.source.name, offset=hole[0])
 
     def _ends_at(self, offset: int) -> bool:
         """Whether only zeros follow."""

@@ -63,6 +63,7 @@ class Window:
     def forget(self) -> None:
         """Read again what is asked for next."""
         self.chunk = Chunk(0, b"")
+        self.holes.clear()
 
     def view(self, offset: int, length: int) -> int:
         """Make `chunk` hold this range, as far as the source goes; return where `offset` lies in it."""
