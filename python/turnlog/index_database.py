@@ -64,7 +64,11 @@ class Database:
                 self._mend()
                 continue
             except (apsw.Error, OSError) as error:
-                raise self._unavailable(error) from error
+                if self._connection is None or file_identity(self.path) == self._state[:2]:
+                    raise self._unavailable(error) from error
+                failure = error  # the file was removed or replaced under the connection
+                self._disconnect()
+                continue
             if self._reader is None or self._reader.still_true():
                 return answer
             self._disconnect()

@@ -101,7 +101,7 @@ def open_current(path: str, *, busy_timeout_ms: int) -> apsw.Connection | None:
         return None
     try:
         usable = is_current(connection, path)
-    except BROKEN:
+    except (*BROKEN, FileNotFoundError):  # the latter: removed since it was opened
         usable = False
     except BaseException:
         connection.close()

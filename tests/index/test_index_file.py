@@ -229,3 +229,63 @@ def test_a_rebuild_that_fails_leaves_the_old_index_in_place(indexed: Logs, monke
     index.close()
     assert (indexed.folder / "index.db").read_bytes() == content
     assert not list(indexed.folder.glob("*.tmp*"))
+
+
+CROWD = """
+import os, random, sys
+from turnlog.errors import IndexUnavailable
+from turnlog.index import Index
+store, seed = sys.argv[1], int(sys.argv[2])
+dice = random.Random(seed)
+path = os.path.join(store, "index.db")
+index = None
+for _ in range(40):
+    try:
+        index = index or Index.open(store, read_only=seed == 0)
+        index.catch_up()
+        rows, _ = index.list(limit=100)
+        assert len(rows) == len({row["id"] for row in rows}) >= 8, rows
+        action = dice.randrange(8)
+        if action == 0:
+            index.rebuild()
+        elif action == 1 and seed:
+            os.unlink(path)
+        elif action == 2 and seed:
+            with open(path, "r+b") as file:
+                file.truncate(dice.randrange(1, 9) * 4096 - 100)
+        elif action == 3:
+            fresh = Index.open(store, read_only=seed == 0)
+            index.close()
+            index = fresh
+    except (IndexUnavailable, FileNotFoundError) as error:
+        print(error)
+if index is not None:
+    index.close()
+"""
+
+
+def test_processes_that_rebuild_remove_and_break_the_same_index_stay_right(indexed: Logs) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    crowd = [
+        subprocess.Popen(
+            [sys.executable, "-c", CROWD, indexed.store, str(seed)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        for seed in range(4)
+    ]
+    for number in range(20):
+        indexed.create(session_id(100 + number), title="new")
+        indexed.append(session_id(100 + number), "message.user", {"content": "x"})
+        indexed.close(session_id(100 + number))
+    for process in crowd:
+        _, problems = process.communicate()
+        assert (process.returncode, problems) == (0, "")
+    index, rebuilt = indexed.index(), indexed.index(name="rebuilt.db")
+    index.catch_up()
+    assert all_rows(index) == all_rows(rebuilt)
+    assert len(all_rows(index)) == 28
+    index.close()
+    rebuilt.close()
