@@ -47,6 +47,7 @@ def test_a_near_miss_is_not_a_segment_name(name: str) -> None:
 def test_a_session_lives_below_its_last_two_hex_digits() -> None:
     assert names.session_dir("/s", SESSION) == f"/s/sessions/ab/{SESSION}"
     assert names.live_path("/s", SESSION) == f"/s/live/{SESSION}"
+    assert names.quarantined_index("/s", 17) == "/s/quarantine/index-17"
     assert names.is_shard("ab")
     assert not names.is_shard("AB")
     assert not names.is_shard("abc")

@@ -180,7 +180,7 @@ def _rename(store: str, temporary: str, path: str) -> None:
 
 def _quarantine(store: str, path: str) -> None:
     """Move a database that cannot be used, with its WAL, out of the way; empty files are removed."""
-    folder = os.path.join(store, names.QUARANTINE, f"{os.path.basename(path)}-{time.time_ns() // 1000}")
+    folder = names.quarantined_index(store, time.time_ns() // 1000)
     for suffix in _SIDE_FILES:
         name = path + suffix
         try:
