@@ -21,9 +21,11 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "python" / "turnlog"
 
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("errors", "events", "ids", "names"),
+    ("errors", "events", "ids", "names", "payloads"),
     ("_core", "_native", "_pure", "disk", "sqlite"),
-    ("notes", "payload_fields", "projection", "recovery", "reduce"),
+    ("notes", "payload_fields", "projection", "recovery", "selectors"),
+    ("records", "state", "transitions"),
+    ("reduce", "reduce_calls", "reduce_live", "reduce_plans", "reduce_rules", "reduce_session", "reduce_turns"),
     ("appender", "identity", "links", "lock", "log", "misplaced", "quarantine", "segments", "survey", "tail"),
     ("index", "index_catch_up", "index_database", "index_file", "index_plan", "index_query", "index_read"),
     ("session", "store"),

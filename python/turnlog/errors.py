@@ -5,7 +5,8 @@
     │   ├── InvalidPayload            not canonical JSON: NaN, bytes, cycles, depth, keys
     │   ├── PayloadTooLarge           beyond 16 MiB
     │   ├── InvalidType               event type empty, too long or not plain ASCII
-    │   └── InvalidId                 not a UUID
+    │   ├── InvalidId                 not a UUID
+    │   └── InvalidTransition         not legal in the session's state: a second turn, a call completed twice
     ├── Conflict                      same event id, different content
     ├── NotFound (LookupError)        no such store, session or ordinal
     │   ├── StoreNotFound
@@ -130,6 +131,17 @@ class InvalidId(InvalidInput):
     """The id is not a UUID."""
 
     code = "invalid_id"
+
+
+class InvalidTransition(InvalidInput):
+    """The event is not legal in the state the session is in; nothing was written. `rule` is a stable code."""
+
+    code = "invalid_transition"
+
+    def __init__(self, message: str, rule: str = "", **place: Any) -> None:
+        """Keep the rule beside the sentence."""
+        super().__init__(message, **place)
+        self.rule = rule
 
 
 class Conflict(TurnlogError):
