@@ -112,6 +112,9 @@ impl ActiveSegment {
             (Some((_, errno)), _) => Err(state.no_space(errno)),
             (None, _) if state.durable.offset >= ticket.end => Ok(()),
             (None, Some(poison)) => Err(poison.clone()),
+            (None, None) if state.file.is_none() => {
+                Err(Error::Closed("the writer was abandoned before the event was durable".to_owned()))
+            }
             (None, None) => return None,
         };
         state.waiting -= 1;

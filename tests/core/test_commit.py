@@ -12,7 +12,7 @@ import sys
 import threading
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pytest
 
@@ -190,6 +190,33 @@ def test_an_ending_that_races_appends_keeps_what_was_acknowledged(
             assert head["durable"] == head["end"]
             writer.seal(bytes(16))
         assert [header.ordinal for header in events_of(path)] == sorted(chain.from_iterable(kept))
+
+
+def test_abandon_while_others_append_writes_to_no_other_file(core: ModuleType, committer: Any, tmp_path: Path) -> None:
+    for turn in range(20):
+        path, bystander = new_segment(tmp_path, f"{turn}.seg"), tmp_path / f"{turn}.other"
+        writer = open_writer(core, committer, path)
+        bystanders: list[BinaryIO] = []
+
+        def work(
+            index: int, writer: Any = writer, bystander: Path = bystander, bystanders: list[BinaryIO] = bystanders
+        ) -> None:
+            if index == 0:
+                wait_until(lambda: writer.head()["ordinal"] > 10)
+                writer.abandon()
+                bystanders.append(bystander.open("w+b"))  # takes the number of the descriptor that was released
+                return
+            while True:
+                try:
+                    writer.append("note", index, None, index % 2 == 0)
+                except Closed:
+                    return
+
+        run_threads(work, 4)
+        bystanders[0].close()
+        assert bystander.read_bytes() == b""
+        assert len(events_of(path)) > 10
+        assert not writer.head()["poisoned"]
 
 
 def test_atomic_groups_of_many_threads_stay_together(core: ModuleType, committer: Any, tmp_path: Path) -> None:

@@ -183,15 +183,16 @@ class ActiveSegment:
         """Write all pending bytes; return (write calls, bytes). Raises NoSpace (rolled back), SyncFailed (poisoned)."""
         if self.poison is not None:
             raise self.sync_failed()
-        if not self.pending or self.file is None:
+        file = self.file
+        if not self.pending or file is None:
             return 0, 0
         try:
-            calls = write_all(self.file.fd, self.pending, self.written.offset)
+            calls = write_all(file.fd, self.pending, self.written.offset)
         except OSError as cause:
             number = cause.errno or 0
             if number not in NO_SPACE:
                 raise self.fail("cannot write the segment", number) from cause
-            self._roll_back(number)
+            self._roll_back(file, number)
             raise self._no_space(number) from cause
         size = len(self.pending)
         self.written = self.end
@@ -199,15 +200,13 @@ class ActiveSegment:
         self.pending_ids.clear()
         return calls, size
 
-    def _roll_back(self, number: int) -> None:
+    def _roll_back(self, file: Descriptor, number: int) -> None:
         """Return to `written`. Raises SyncFailed if the leftover cannot be cut."""
-        if self.file is None:
-            return
         back = self.written
         try:
-            os.ftruncate(self.file.fd, back.offset)
+            os.ftruncate(file.fd, back.offset)
             # Without a sync a crash could bring frames back whose callers were told that they do not exist.
-            sync_file(self.file.fd)
+            sync_file(file.fd)
         except OSError as cause:
             raise self.fail("cannot cut a failed write", cause.errno or 0) from cause
         self.pending = bytearray()
@@ -295,19 +294,22 @@ class ActiveSegment:
         return self.end.offset, len(self.rollbacks)
 
     def redeem(self, ticket: tuple[int, int]) -> bool:
-        """Return True if the waiter's bytes are durable, False if no round decided; raises NoSpace, SyncFailed."""
+        """Whether the bytes are durable; False: no round decided. Raises NoSpace, SyncFailed, Closed (abandoned)."""
         end, seen = ticket
         with self.lock:
             rollback = self.rollbacks[seen] if seen < len(self.rollbacks) else None
             lost = rollback is not None and rollback[0] < end
-            if not lost and self.durable.offset < end and self.poison is None:
+            safe = self.durable.offset >= end
+            if not (lost or safe or self.poison is not None or self.file is None):
                 return False
             self.waiting -= 1
             if self.waiting == 0:
                 self.rollbacks.clear()
             if rollback is not None and lost:
                 raise self._no_space(rollback[1])
-            if self.durable.offset < end:
+            if not safe and self.poison is None:
+                raise Closed("the writer was abandoned before the event was durable")
+            if not safe:
                 raise self.sync_failed()
             return True
 

@@ -172,8 +172,13 @@ class Writer:
 
     def abandon(self) -> None:
         """Release the file and touch nothing; allowed in a forked child and after a poison."""
-        self._segment.mode = CLOSED
-        self._segment.file = None
+        if os.getpid() == self._pid:
+            with self._segment.lock:  # no write may be under way on a descriptor whose number is given away
+                self._segment.mode = CLOSED
+                self._segment.file = None
+        else:
+            self._segment.mode = CLOSED
+            self._segment.file = None
 
     def head(self) -> dict[str, Any]:
         """Return last ordinal and chain, offsets, and the witness `durable_ordinal`, `durable_chain`.
