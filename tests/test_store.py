@@ -149,3 +149,18 @@ def test_reopening_continues_the_same_segment_after_an_orderly_close(tmp_path: P
     with Store.open(tmp_path / "store", read_only=True) as store:
         assert [event.ordinal for event in store.session(FIRST).events()] == [1, 2, 3, 4]
     assert len(list((tmp_path / "store").glob("sessions/*/*/*.seg"))) == 1
+
+
+def test_an_imported_history_is_listed_by_its_own_times_until_work_goes_on(tmp_path: Path) -> None:
+    times = {"first_time": "2024-12-30T17:33:47.760Z", "last_time": "2024-12-31T02:00:00+01:00"}
+    with Store.open(tmp_path / "store") as store:
+        session = store.create(title="old")
+        session.append("source.imported", times)
+        imported = store.list()[0][0]
+        assert (imported["created_us"], imported["last_activity_us"]) == (1_735_580_027_760_000, 1_735_606_800_000_000)
+        session.append("source.imported", {"first_time": "long ago", "last_time": 7})
+        session.append("message.user", {"content": "go on"})
+        store.index().rebuild()
+        resumed = store.list()[0][0]
+        assert resumed["created_us"] == imported["created_us"]
+        assert resumed["last_activity_us"] > 1_750_000_000_000_000

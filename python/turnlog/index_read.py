@@ -16,7 +16,7 @@ from turnlog import _core
 from turnlog._core import FRAME_HEADER_MIN_BYTES, FRAME_MAGIC, FRAME_TRAILER_BYTES, HEADER_BYTES, KIND_CLOSE
 from turnlog.errors import Damaged, StorageError
 from turnlog.index_plan import stamp
-from turnlog.projection import TYPES, SessionRow, fold
+from turnlog.projection import TYPES, SessionRow, fold, imported_until
 from turnlog.segments import list_segments
 
 TYPE_CHECKING = False
@@ -210,6 +210,8 @@ def _read_segment(
             segment.chain = row.head_chain = chain if chain is not None else _UNKNOWN_CHAIN
             row.head_ordinal = max(row.head_ordinal, ordinal - 1)
             row.last_activity_us = time_us or row.last_activity_us
+            if events and events[-1].ordinal == row.head_ordinal:
+                row.last_activity_us = imported_until(events[-1]) or row.last_activity_us
         if fault is None:
             if reached in {offset, end, size}:
                 return

@@ -8,6 +8,7 @@ and is needed only where a log is read.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from turnlog.projection import Event
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -53,9 +55,17 @@ class Message(msgspec.Struct, frozen=True):
     content: Any = None
 
 
+class Imported(msgspec.Struct, frozen=True):
+    """When the imported history happened, as opposed to when it was imported."""
+
+    first_time: datetime | None = None
+    last_time: datetime | None = None
+
+
 _STEP = msgspec.json.Decoder(Step)
 _SETTINGS = msgspec.json.Decoder(Settings)
 _MESSAGE = msgspec.json.Decoder(Message)
+_IMPORTED = msgspec.json.Decoder(Imported)
 
 
 def read_step(event: Event) -> Step:
@@ -87,6 +97,18 @@ def read_message(event: Event) -> Message:
         return Message(**_known(_any_object(event), Message.__struct_fields__))
 
 
+def read_times(event: Event) -> tuple[int, int]:
+    """Return the first and last time of an imported history in microseconds, 0 when absent or odd.
+
+    Raises as `read_step`.
+    """
+    try:
+        given = _IMPORTED.decode(event.raw)
+    except msgspec.DecodeError:
+        return 0, 0
+    return _micros(given.first_time), _micros(given.last_time)
+
+
 def _any_object(event: Event) -> Mapping[str, Any]:
     """Return the payload decoded as a whole if it is an object, else an empty one."""
     payload = None if event.is_raw else event.payload
@@ -95,6 +117,12 @@ def _any_object(event: Event) -> Mapping[str, Any]:
 
 def _known(given: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: given[name] for name in names if name in given}
+
+
+def _micros(time: datetime | None) -> int:
+    if time is None or time.tzinfo is None:
+        return 0
+    return max(0, (time - _EPOCH) // timedelta(microseconds=1))
 
 
 def _count(value: object) -> int:

@@ -12,6 +12,7 @@ absent. Must not know: files, SQL, segments, what is durable.
 | step.completed, failed | usage: input, output, cache_read, cache_write; model | steps, tokens |
 | message.user, assistant, system | content (first user text is the title if none was given) | messages |
 | tool.proposed | | tool calls |
+| source.imported | first_time, last_time | created; last activity, while nothing follows |
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
         def read_message(self, event: Event, /) -> Message:
             """Return the content."""
+
+        def read_times(self, event: Event, /) -> tuple[int, int]:
+            """Return the first and last time of an imported history."""
 
     class Event(Protocol):
         """The part of an event handle that the fold uses."""
@@ -238,6 +242,21 @@ def _tool_call(row: SessionRow, _event: Event, _read: Fields) -> None:
     row.tool_calls += 1
 
 
+def _imported(row: SessionRow, event: Event, read: Fields) -> None:
+    first_us, _ = read.read_times(event)
+    if first_us:
+        row.created_us = min(row.created_us, first_us)
+
+
+def imported_until(event: Event) -> int:
+    """Return when an imported history ended, in microseconds; 0 when `event` is not the end of an import, or odd."""
+    if event.type != "source.imported":
+        return 0
+    from turnlog import payload_fields  # msgspec comes with it
+
+    return payload_fields.read_times(event)[1]
+
+
 _ACTIONS: dict[str, Callable[[SessionRow, Event, Fields], None]] = {
     **dict.fromkeys(
         [f"session.{name}" for name in ("created", "forked", "configured", "renamed", "tagged")], _settings
@@ -254,6 +273,7 @@ _ACTIONS: dict[str, Callable[[SessionRow, Event, Fields], None]] = {
     "message.assistant": _message,
     "message.system": _message,
     "tool.proposed": _tool_call,
+    "source.imported": _imported,
 }
 TYPES = frozenset(_ACTIONS)  # what to ask of replay; all other events only move the head
 
