@@ -341,7 +341,10 @@ def test_settings_change_and_identity_does_not() -> None:
 
 def test_a_fork_opens_what_was_closed_and_names_its_parent() -> None:
     fork: dict[str, Any] = {"parent": "s0", "fork_ordinal": 2, "parent_chain": "ab", "model": "m2"}
-    state = reduced(("session.created", {"model": "m1"}), ("session.closed", {}), ("session.forked", fork))
+    created: dict[str, Any] = {"model": "m1", "principal": "p"}
+    state = reduced(("session.created", created), ("session.closed", {}), ("session.forked", fork))
+    assert state.identity is not None
+    assert (state.identity.ordinal, state.identity.principal, state.identity.parent) == (3, "p", "s0")
     assert [(origin.parent, origin.fork_ordinal) for origin in state.lineage] == [("s0", 2)]
     assert (state.phase, state.model, codes(state)) == ("open", "m2", [])
 

@@ -58,6 +58,7 @@ class SessionForked(Settings, kw_only=True):
     parent_chain: str | None = None
     title: str | None = None
     tags: list[str] | None = None
+    principal: str | None = None
 
 
 class SessionRenamed(Payload, kw_only=True):

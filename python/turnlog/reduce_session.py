@@ -1,7 +1,7 @@
 """What the events of the session itself do: identity, lineage, settings, title, tags, files, permissions, history.
 
-Owns: the rules of the families session, file, permission and context. Invariant: identity is set once. Must not know:
-turns and what happens in them.
+Owns: the rules of the families session, file, permission and context. Invariant: identity is set once, and again only
+by a fork, which makes another session. Must not know: turns and what happens in them.
 """
 
 from __future__ import annotations
@@ -60,10 +60,13 @@ def _created(state: State, type: str, payload: Payload, ordinal: int, time_us: i
         _describe(state, payload, ordinal)
 
 
-def _forked(state: State, type: str, payload: Payload, ordinal: int, _time_us: int) -> None:
+def _forked(state: State, type: str, payload: Payload, ordinal: int, time_us: int) -> None:
+    """Become another session: what came before is its parent's history, what it did there it has done."""
     if _move(state, type, payload, ordinal):
-        chain = text(payload, "parent_chain")
-        origin = Origin(ordinal, text(payload, "parent"), positive(payload, "fork_ordinal"), chain)
+        parent = text(payload, "parent")
+        inherited = "" if state.identity is None else state.identity.principal
+        state.identity = Identity(ordinal, time_us, text(payload, "principal") or inherited, parent)
+        origin = Origin(ordinal, parent, positive(payload, "fork_ordinal"), text(payload, "parent_chain"))
         state.lineage = (*state.lineage, origin)
         state.archived = False
         _describe(state, payload, ordinal)

@@ -39,7 +39,7 @@ class Subscription:
     __slots__ = ("_watcher", "callback", "calls", "closed", "seen", "selector")
 
     def __init__(
-        self, watcher: Watcher[Any], selector: Callable[[Any], Any], callback: Callable[[Any, Any], None]
+        self, watcher: Watcher[Any], selector: Callable[[Any], Any], callback: Callable[[Any, Any], object]
     ) -> None:
         """Use `Watcher.subscribe`."""
         self._watcher = watcher
@@ -102,7 +102,7 @@ class Watcher(Generic[Whole]):
         self._again = False
 
     def subscribe(
-        self, selector: Callable[[Whole], Part], callback: Callable[[Part, Part], None], *, now: bool = False
+        self, selector: Callable[[Whole], Part], callback: Callable[[Part, Part], object], *, now: bool = False
     ) -> Subscription:
         """Call `callback(new, old)` whenever what `selector` returns is neither the same object nor equal to the last.
 
