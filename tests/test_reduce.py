@@ -313,6 +313,11 @@ def test_a_turn_counts_what_happened_in_it() -> None:
     assert (state.usage.input, state.usage.output, list(state.usage_by_model)) == (5, 0, ["m2"])
 
 
+def test_token_counts_beyond_all_measure_stop_at_the_largest_the_index_holds() -> None:
+    state = reduced(*[("step.completed", {"usage": {"input": 2**80, "output": 1}})] * 2)
+    assert (state.usage.input, state.usage.output) == (2**63 - 1, 2)
+
+
 def test_waiting_input_is_taken_by_id_or_in_order() -> None:
     queue: list[Item] = [("turn.input_queued", {"input_id": "a"}), ("turn.input_queued", {}), ("turn.input_queued", {})]
     state = reduced(*queue, ("turn.input_consumed", {}), ("turn.input_consumed", {"input_id": "@3"}))

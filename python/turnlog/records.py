@@ -1,8 +1,8 @@
 """The parts of a session's state: one immutable record for each thing the events speak of.
 
 Owns: the fields that survive from an event in memory. Invariants: records are frozen, so a part of the state that
-changed is another object; none holds a text longer than PREVIEW_CHARACTERS_MAX: whoever wants the whole reads the event
-at the ordinal the record names (0: there is none). Must not know: how events change them.
+changed is another object; beside ids, none holds a text longer than PREVIEW_CHARACTERS_MAX: whoever wants the whole
+reads the event at the ordinal the record names (0: there is none). Must not know: how events change them.
 """
 
 from __future__ import annotations

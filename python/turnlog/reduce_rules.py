@@ -13,6 +13,8 @@ from turnlog.records import PREVIEW_CHARACTERS_MAX, Violation
 from turnlog.state import NAMES_MAX, VIOLATIONS_MAX, State
 
 Payload = Mapping[str, Any]
+
+COUNT_MAX = 2**63 - 1  # what every reader of a snapshot can hold, and what the index keeps
 SHARED_FIELDS = ("v", "by", "source", "turn")
 
 
@@ -64,9 +66,9 @@ def preview(value: object) -> str:
 
 
 def positive(payload: Payload, name: str) -> int:
-    """Return a field that is an integer above 0, else 0."""
+    """Return a field that is an integer above 0, at most COUNT_MAX; else 0."""
     value = payload.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    return min(value, COUNT_MAX) if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 def texts(payload: Payload, name: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from turnlog.records import MARKS_MAX, Messages, QueuedInput, Step, Turn, Usage
 from turnlog.reduce_rules import (
+    COUNT_MAX,
     Payload,
     Refusal,
     Rule,
@@ -202,9 +203,8 @@ def _use(state: State, payload: Payload, model: str) -> None:
 
 
 def _plus(usage: Usage, kinds: list[int]) -> Usage:
-    return Usage(
-        usage.input + kinds[0], usage.output + kinds[1], usage.cache_read + kinds[2], usage.cache_write + kinds[3]
-    )
+    totals = usage.input + kinds[0], usage.output + kinds[1], usage.cache_read + kinds[2], usage.cache_write + kinds[3]
+    return Usage(*totals) if max(totals) <= COUNT_MAX else Usage(*[min(total, COUNT_MAX) for total in totals])
 
 
 def _message(state: State, type: str, _payload: Payload, ordinal: int, _time_us: int) -> None:

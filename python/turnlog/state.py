@@ -59,7 +59,10 @@ class Live(msgspec.Struct):
 
 
 class State(msgspec.Struct):
-    """What a session's events have come to. Change it with `turnlog.reduce.reduce` only."""
+    """What a session's events have come to. Change it with `turnlog.reduce` only, one thread at a time.
+
+    Records are immutable; the dicts are changed in place, so keep a copy of one to compare with later.
+    """
 
     session_id: str = ""
     ordinal: int = 0
