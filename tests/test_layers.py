@@ -26,7 +26,10 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("notes", "payload_fields", "projection", "recovery", "selectors"),
     ("records", "state", "transitions"),
     ("reduce", "reduce_calls", "reduce_live", "reduce_plans", "reduce_rules", "reduce_session", "reduce_turns"),
-    ("appender", "identity", "links", "lock", "log", "misplaced", "quarantine", "segments", "survey", "tail"),
+    (
+        *("appender", "chain_walk", "identity", "lineage", "links", "lock", "log", "misplaced", "own_log", "places"),
+        *("quarantine", "segments", "survey", "tail"),
+    ),
     ("index", "index_catch_up", "index_database", "index_file", "index_plan", "index_query", "index_read"),
     ("session", "store"),
     ("__init__", "feed", "tools"),

@@ -1,80 +1,49 @@
-"""The log of one session, for reading: its segments as one sequence of events.
+"""The log of one session, for reading: what it inherits and what it holds, as one sequence of events.
 
-Owns: windows over ordinals, crossing from segment to segment, and saying where damage is. Invariants: events come in
-ordinal order without gaps or repeats; what was lost is named, never skipped silently; nothing is shown before it has
-the durability it was appended with. Must not know: who writes, what events mean, the index.
+Owns: crossing from a fork to its ancestors. Invariants: an ancestor is read up to the ordinal at which it was forked
+and no further; one that is missing, cut short or has another history now is damage of the inherited part alone, and is
+named; any number of generations is read without recursion. Must not know: who writes, what events mean, the index.
 """
 
 from __future__ import annotations
 
-import errno
-from bisect import bisect_right
+import os
 
-from turnlog import _core, recovery
-from turnlog.errors import Damaged, NewerFormat, StorageError, TurnlogError
-from turnlog.segments import SegmentFile, list_segments
-from turnlog.survey import belongs, surroundings
+from turnlog import _core, names
+from turnlog.chain_walk import chain_at
+from turnlog.errors import Damaged
+from turnlog.lineage import FORKED, Origin, last_inherited_id, origin_of
+from turnlog.own_log import OwnLog, Window
+from turnlog.segments import list_segments
+
+__all__ = ["Log", "Window"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any
 
     from turnlog._core import Event, SegmentReader
+    from turnlog.segments import SegmentFile
 
-_BATCH = 512
-_READERS_MAX = 4
-_NEWER = frozenset({"newer_major", "unknown_feature"})
+    Span = tuple["Log", Window]
 
-
-class Window:
-    """Which events are asked for, and what to do where some cannot be served.
-
-    after < ordinal < before; `types` None means all; `on_damage` is "raise" or "skip".
-    """
-
-    __slots__ = ("after", "before", "skip_damage", "types")
-
-    def __init__(
-        self, after: int = 0, before: int | None = None, types: frozenset[str] | None = None, on_damage: str = "raise"
-    ) -> None:
-        """Keep the bounds."""
-        self.after = after
-        self.before = before
-        self.types = types
-        self.skip_damage = on_damage == "skip"
-
-    def ends_at(self, ordinal: int) -> bool:
-        """Tell whether events from `ordinal` on are outside."""
-        return self.before is not None and ordinal >= self.before
-
-    def trim(self, events: list[Event]) -> list[Event]:
-        """Cut a batch to the window; batches are sorted, and nearly all lie inside."""
-        after, before = self.after, self.before
-        if events[0].ordinal <= after:
-            events = [event for event in events if event.ordinal > after]
-        if before is not None and events and events[-1].ordinal >= before:
-            events = [event for event in events if event.ordinal < before]
-        return events
+_FORKED = frozenset({FORKED})
 
 
-class Log:
-    """Reads the segments of one session folder.
-
-    `visible` returns, for a session that this process is writing, the newest segment's path and the offset up to which
-    everything was acknowledged; None lets the reader sync the newest segment itself before it shows its tail.
-    """
+class Log(OwnLog):
+    """Reads the segments of one session folder, and below its fork ordinal those of its ancestors."""
 
     def __init__(
         self, directory: str, session_id: str, visible: Callable[[], tuple[str, int] | None] = lambda: None
     ) -> None:
         """Remember where the session is; nothing is opened yet."""
-        self.directory = directory
-        self.session_id = session_id
-        self.damage: list[Damaged] = []  # what windows with on_damage="skip" passed over
-        self._visible = visible
-        self._readers: dict[str, SegmentReader] = {}
-        self._true: dict[str, bool] = {}  # by path: whether the file is a segment of this session
+        super().__init__(directory, session_id, visible)
+        self._origin: Origin | None = None
+        self._origin_known = False
+        self._ancestors: list[Log] = []
+        self._proved_after: int | None = None  # above this ordinal, ancestors are known to hold what was forked
+
+    # -- windows ---------------------------------------------------------------------------------------------------
 
     def events(self, window: Window) -> Iterator[Event]:
         """Yield the events of the window, oldest first.
@@ -87,141 +56,90 @@ class Log:
 
     def batches(self, window: Window) -> Iterator[list[Event]]:
         """Yield the same events in lists, as the core hands them over."""
-        files = list_segments(self.directory)
-        expected = window.after + 1
-        index = self.position(files, expected)
-        while index < len(files):
-            file = files[index]
-            if window.ends_at(file.first_ordinal):
-                return
-            if file.first_ordinal > expected:  # ahead of the first one; later holes show at the end of the one before
-                self._lost(window, file, 0, (expected, file.first_ordinal - 1))
-            index = self._next_true(files, index + 1)
-            following = files[index].first_ordinal if index < len(files) else None
-            for batch in self._segment_batches(file, max(expected, file.first_ordinal), following, window):
-                events = window.trim(batch)
-                if events:
-                    yield events
-            expected = max(expected, following or 0)
+        yield from self.inherited(window)
+        own = self._own_part(window)
+        if not own.is_empty():
+            yield from self.own_batches(own)
 
-    def _next_true(self, files: list[SegmentFile], index: int) -> int:
-        """Return the index of the first file from `index` on that is a segment of this session under its own name."""
-        while index < len(files) and not self._is_true(files[index]):
-            index += 1
-        return index
-
-    def _is_true(self, file: SegmentFile) -> bool:
-        """Tell whether a file is what its name says; one with an unreadable header is damage, not a stranger."""
-        known = self._true.get(file.path)
-        if known is None:
-            try:
-                header = self.open_reader(file).header
-            except Damaged:
-                return True
-            known = header["fault"] is not None or belongs(header["fields"], file, self.session_id)
-            self._true[file.path] = known
-        return known
-
-    def _segment_batches(
-        self, file: SegmentFile, first: int, following: int | None, window: Window
-    ) -> Iterator[list[Event]]:
-        """Yield one segment's events from near `first` on; `following` is the first ordinal of the next segment."""
-        try:
-            reader = self.open_reader(file)
-            end = self.shown_end(file, reader) if following is None else None
-            ordinal, offset = self.seek(file, reader, first)
-        except Damaged:  # nothing of it can be read
-            self._lost(window, file, 0, (first, following - 1 if following else None))
-            return
-        while not window.ends_at(ordinal):
-            start = offset
-            events, offset, ordinal, _, _, fault = reader.replay(
-                start, ordinal, end=end, limit=_BATCH, types=window.types
-            )
-            if events:
-                yield events
-            if fault is not None:
-                resumed = self.pass_damage(file, reader, fault, (ordinal, following), window)
-                if resumed is None:
-                    return
-                offset, ordinal = resumed
-            elif offset == start:
-                break
-        if window.ends_at(ordinal):
-            return
-        if following is not None:
-            self._lost(window, file, offset, (ordinal, following - 1))
-        elif _names_successor(reader) and list_segments(self.directory)[-1].prefix == file.prefix:
-            self._lost(window, file, offset, (ordinal, None))
-
-    def pass_damage(
-        self,
-        file: SegmentFile,
-        reader: SegmentReader,
-        fault: dict[str, Any],
-        expected: tuple[int, int | None],
-        window: Window,
-    ) -> tuple[int, int] | None:
-        """Decide what a fault means; return (offset, ordinal) to go on from, or None when the segment ends here.
-
-        `expected` is the ordinal that should have come and the first ordinal of the next segment (None: newest).
-        """
-        ordinal, following = expected
-        if fault["code"] == "unsupported":
-            message = "the session holds something only a newer turnlog can read"
-            raise NewerFormat(message, session=self.session_id, segment=file.name, offset=fault["offset"])
-        if following is None and fault["offset"] >= recovery.durable_mark(reader.scan(), None, None):
-            return None  # above the durable mark: a write in progress, or one that a crash cut short
-        resumed = reader.resync(fault["offset"])
-        if resumed is None:
-            self._lost(window, file, fault["offset"], (ordinal, following - 1 if following else None))
-            return None
-        self._lost(window, file, fault["offset"], (ordinal, resumed[1] - 1))
-        return resumed
-
-    def _lost(self, window: Window, file: SegmentFile, offset: int, lost: tuple[int, int | None]) -> None:
-        """Raise Damaged for a range of ordinals that cannot be served, or note it."""
-        first, last = lost
-        if last is not None and last < first:
-            return
-        what = f"events {first} to {last}" if last is not None and last > first else f"event {first}"
-        message = f"{what} cannot be read" if last is not None else f"events from {first} on cannot be read"
-        error = Damaged(message, session=self.session_id, segment=file.name, offset=offset, ordinal=first)
-        error.lost = (first, last if last is not None else first)
-        if not window.skip_damage:
-            raise error
-        self.damage.append(error)
+    def inherited(self, window: Window) -> Iterator[list[Event]]:
+        """Yield those events of the window that ancestors hold."""
+        for log, part in reversed(self._spans(window)):
+            yield from log.own_batches(part)
 
     def events_reversed(self, window: Window) -> Iterator[Event]:
-        """Yield the same events as `events`, newest first; memory is bounded by the sparse step of a segment."""
-        files = list_segments(self.directory)
-        upper = window.before
-        for file in reversed(files):
-            if (upper is not None and file.first_ordinal >= upper) or not self._is_true(file):
-                continue
-            stops = [file.first_ordinal, *self._stops(file)]
-            for stop in reversed(stops):
-                first = max(stop, window.after + 1)
-                if upper is not None and first >= upper:
-                    continue
-                part = Window(first - 1, upper, window.types, "skip" if window.skip_damage else "raise")
-                yield from reversed(list(self.events(part)))
-                upper = first
-                if first <= window.after + 1:
-                    return
+        """Yield the same events as `events`, newest first; memory is bounded by a step of 64 KiB and one frame."""
+        own = self._own_part(window)
+        if not own.is_empty():
+            yield from self.own_reversed(own)
+        for log, part in self._spans(window):
+            yield from log.own_reversed(part)
 
-    def _stops(self, file: SegmentFile) -> list[int]:
-        try:
-            return [ordinal for ordinal, _ in self.open_reader(file).sparse()]
-        except Damaged:
-            return []  # `events` says what is lost
+    # -- lineage ---------------------------------------------------------------------------------------------------
+
+    def origin(self) -> Origin | None:
+        """Return where the session was forked, None when it is no fork or no header can be read."""
+        if not self._origin_known:
+            for file in list_segments(self.directory):
+                fields = self.open_reader(file).header["fields"] if self.is_true(file) else None
+                if fields is not None:
+                    self._origin, self._origin_known = origin_of(fields), True
+                    break
+        return self._origin
+
+    def ancestors(self, after: int = 0) -> Iterator[Log]:
+        """Yield the logs of the parent, its parent and so on, as long as ordinals above `after` are inherited.
+
+        Raises Damaged at one that is not in the store.
+        """
+        current, index = self, 0
+        while (origin := current.origin()) is not None and origin.ordinal > after:
+            if index == len(self._ancestors):
+                self._ancestors.append(self._parent(current, origin))
+            current, index = self._ancestors[index], index + 1
+            yield current
+
+    def _parent(self, child: Log, origin: Origin) -> Log:
+        """Return the log of a child's parent, to be read up to what this session inherits of it."""
+        if origin.session in {self.session_id, *(log.session_id for log in self._ancestors)}:
+            message = f"the lineage runs in a circle: {origin.session} is its own ancestor"
+            raise Damaged(message, session=self.session_id)
+        directory = names.session_dir(names.store_of(self.directory), origin.session)
+        if not os.path.isdir(directory):
+            what = "parent" if child is self else "ancestor"
+            message = f"the {what} {origin.session} of this fork is not in the store"
+            raise Damaged(message, session=self.session_id)
+        parent = Log(directory, origin.session)
+        parent.promised = min(child.promised or origin.ordinal, origin.ordinal)
+        parent.damage = self.damage
+        return parent
+
+    def chain_at(self, ordinal: int) -> bytes | None:
+        """Return the chain after an own or inherited ordinal, None when it cannot be computed from what is left.
+
+        At the fork ordinal that is chain 0 of the fork; below it, the chain of the ancestor that holds the event.
+        Raises Damaged when that ancestor is missing, StorageError.
+        """
+        log: Log = self
+        ancestors = self.ancestors()
+        while (origin := log.origin()) is not None and ordinal < origin.ordinal:
+            log = next(ancestors)
+        return log.own_chain_at(ordinal)
+
+    def own_chain_at(self, ordinal: int) -> bytes | None:
+        """Return the chain after an ordinal of the session's own, or before its first one. Raises StorageError."""
+        for file in reversed([file for file in list_segments(self.directory) if self.is_true(file)]):
+            reader = self.open_reader(file)
+            fields = reader.header["fields"]
+            if fields is not None and fields["prev_last_ordinal"] <= ordinal:
+                return chain_at(reader, fields["first_ordinal"], fields["prev_chain"], ordinal)
+        return None
 
     def head(self) -> tuple[int, bytes]:
         """Return (last ordinal, chain) of what is readable; ordinal 0 for a session without events.
 
         Raises Damaged when the newest segment's header cannot be read.
         """
-        files = [file for file in list_segments(self.directory) if self._is_true(file)]
+        files = [file for file in list_segments(self.directory) if self.is_true(file)]
         fields = self.open_reader(files[-1]).header["fields"] if files else None
         if fields is None:
             message = "the newest segment's header cannot be read" if files else "the session has no segments"
@@ -237,83 +155,89 @@ class Log:
             if fault is not None or offset == start:
                 return ordinal - 1, chain or bytes(fields["prev_chain"])
 
+    def shown_end(self, file: SegmentFile, reader: SegmentReader) -> int | None:
+        """Return up to where the newest segment may be shown; what a fork inherits was durable when it was made."""
+        return None if self.promised else super().shown_end(file, reader)
+
     def close(self) -> None:
         """Close the readers; event handles stay usable."""
-        for reader in self._readers.values():
-            reader.close()
-        self._readers.clear()
+        super().close()
+        for log in self._ancestors:
+            log.close()
 
-    # -- places inside segments, shared with `Tail` ----------------------------------------------------------------
+    # -- reading ancestors -----------------------------------------------------------------------------------------
 
-    def open_reader(self, file: SegmentFile) -> SegmentReader:
-        """Return a reader for the segment, one of a few kept open."""
-        reader = self._readers.pop(file.path, None)
-        if reader is None:
-            try:
-                reader = self._open(file)
-            except TurnlogError as error:
-                raise error.at(session=self.session_id, segment=file.name) from error
-            while len(self._readers) >= _READERS_MAX:
-                self._readers.pop(next(iter(self._readers))).close()
-        self._readers[file.path] = reader
-        if reader.header["fault"] in _NEWER:
-            message = "the segment was written by a newer turnlog"
-            raise NewerFormat(message, session=self.session_id, segment=file.name, offset=0)
-        return reader
+    def _own_part(self, window: Window) -> Window:
+        origin = self._origin_below(window.after)
+        return window if origin is None else window.above(origin.ordinal)
 
-    def _open(self, file: SegmentFile) -> SegmentReader:
-        """Open a segment; where its header is lost, with the segment id that its neighbours state."""
+    def _origin_below(self, after: int) -> Origin | None:
+        """Return the origin when ordinals above `after` are inherited; no header is read when the file names say no."""
+        if not self._origin_known:
+            files = list_segments(self.directory)
+            if not files or files[0].first_ordinal <= after + 1:
+                return None
+        origin = self.origin()
+        return origin if origin is not None and origin.ordinal > after else None
+
+    def _spans(self, window: Window) -> list[Span]:
+        """Return which ancestor serves which part of the window, nearest first."""
+        origin = self._origin_below(window.after)
+        if origin is None or window.is_empty():
+            return []
+        found: list[Span] = []
+        missing = origin.ordinal  # up to here no ancestor is known yet
         try:
-            reader = _core.SegmentReader(file.path)
-        except StorageError as error:
-            if error.errno != errno.ENOENT:
-                raise
-            reader = _core.SegmentReader(self._elsewhere(file) or file.path)  # compacted since it was listed
-        if reader.header["fault"] is None or reader.header["fault"] in _NEWER:
-            return reader
-        files = list_segments(self.directory)
-        index = [other.path for other in files].index(file.path)
-        known_id = surroundings(files, index, self.session_id, None)["known_id"]
-        return reader if known_id is None else _core.SegmentReader(file.path, known_id)
+            for log in self._proved(window.after):
+                begin = log.origin()
+                missing = 0 if begin is None else min(log.promised, begin.ordinal)
+                part = window.above(missing).below(log.promised + 1)
+                if not part.is_empty():
+                    found.append((log, part))
+        except Damaged as error:
+            lost = window.below(missing + 1)
+            if lost.is_empty():
+                return found
+            error.message = f"{error.message}; events {lost.after + 1} to {(lost.before or 0) - 1} cannot be read"
+            error.ordinal = lost.after + 1
+            self.note_lost(window, error, (lost.after + 1, (lost.before or 0) - 1))
+        return found
 
-    def _elsewhere(self, file: SegmentFile) -> str | None:
-        """Return the path of a segment's other generation."""
-        others = [other for other in list_segments(self.directory) if other.prefix == file.prefix]
-        return next((other.path for other in others if other.first_ordinal == file.first_ordinal), None)
+    def _proved(self, after: int) -> Iterator[Log]:
+        """Yield the ancestors above an ordinal, each once what was forked from it is known to be there still."""
+        done = self._proved_after is not None and self._proved_after <= after
+        unproved = [] if done else [self]
+        for log in self.ancestors(after):
+            begin = log.origin()
+            for child in list(unproved):
+                if child.fork_ordinal() > (0 if begin is None else begin.ordinal):  # the event itself is in this log
+                    child.require_inherited(log)
+                    unproved.remove(child)
+            if not done:
+                unproved.append(log)
+            yield log
+        self._proved_after = after if self._proved_after is None else min(after, self._proved_after)
 
-    def shown_end(self, file: SegmentFile, reader: SegmentReader) -> int | None:
-        """Return up to where the newest segment may be shown: what was acknowledged at its own level."""
-        writing = self._visible()
-        if writing is not None and writing[0] == file.path:
-            return writing[1]
-        size = reader.size()
+    def fork_ordinal(self) -> int:
+        """Return the last inherited ordinal, 0 for a session that is no fork."""
+        origin = self.origin()
+        return 0 if origin is None else origin.ordinal
+
+    def require_inherited(self, holder: Log) -> None:
+        """Raise Damaged when the ancestor that holds the last inherited event has another one in its place now."""
+        ordinal = self.fork_ordinal()
+        forked = self.peek(Window(ordinal, ordinal + 2, _FORKED))
+        stated = None if forked is None else last_inherited_id(forked)
+        found = holder.peek(Window(ordinal - 1, ordinal + 1))
+        if stated is not None and found is not None and found.id != stated:
+            message = f"{holder.session_id} has another history than the one that was forked, at event {ordinal}"
+            raise Damaged(message, session=self.session_id)
+
+    def peek(self, window: Window) -> Event | None:
+        """Return the first own event of a window; None when there is none that can be read."""
+        noted = len(self.damage)
+        skipping = Window(window.after, window.before, window.types, "skip")
         try:
-            reader.sync()  # another process may have written these bytes without a sync so far
-        except StorageError as error:
-            raise error.at(session=self.session_id, segment=file.name) from error
-        return size
-
-    def position(self, files: list[SegmentFile], ordinal: int) -> int:
-        """Return the index of the segment that holds `ordinal`, or of the first one."""
-        index = bisect_right([file.first_ordinal for file in files], ordinal) - 1
-        while index > 0 and not self._is_true(files[index]):
-            index -= 1
-        return self._next_true(files, max(0, index))
-
-    def seek(self, file: SegmentFile, reader: SegmentReader, ordinal: int) -> tuple[int, int]:
-        """Return (ordinal, offset) of a frame at or before `ordinal`."""
-        start = (file.first_ordinal, _core.HEADER_BYTES)
-        if ordinal <= file.first_ordinal:
-            return start
-        sparse = reader.sparse()
-        index = bisect_right(sparse, (ordinal, 1 << 62)) - 1
-        return sparse[index] if index >= 0 else start
-
-
-def _names_successor(reader: SegmentReader) -> bool:
-    """Tell whether a segment ends in a SEAL, which names a segment that must be there."""
-    size, trailer = reader.size(), _core.FRAME_TRAILER_BYTES
-    length = int.from_bytes(reader.read(size - trailer, trailer)[:4], "little")
-    start = reader.read(size - length, 8) if _core.HEADER_BYTES <= size - length < size else b""
-    looks_sealed = start[:4] == _core.FRAME_MAGIC and start[5] == _core.KIND_SEAL
-    return looks_sealed and reader.scan()["seal"] is not None
+            return next((event for batch in self.own_batches(skipping) for event in batch), None)
+        finally:
+            del self.damage[noted:]

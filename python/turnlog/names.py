@@ -52,6 +52,11 @@ def session_dir(store: str, session_id: str) -> str:
     return os.path.join(store, SESSIONS, shard(session_id), session_id)
 
 
+def store_of(session_dir: str) -> str:
+    """Return the store that a session's folder belongs to."""
+    return os.path.dirname(os.path.dirname(os.path.dirname(session_dir)))
+
+
 def live_path(store: str, session_id: str) -> str:
     """Return the marker that says the session is, or was, open for writing."""
     return os.path.join(store, LIVE, session_id)

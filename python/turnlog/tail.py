@@ -28,12 +28,16 @@ class Tail:
         self._file: SegmentFile | None = None
         self._offset = _core.HEADER_BYTES
         self._ordinal = after + 1
+        self._inherited = log.inherited(Window(after))
 
     def look(self) -> list[Event]:
         """Return the next events, at most a batch; an empty list when there is nothing new yet.
 
         Raises Damaged when the next ordinal cannot be served, StorageError, NewerFormat.
         """
+        for events in self._inherited:
+            self._after = events[-1].ordinal
+            return events
         if self._file is None and not self._enter():
             return []
         while True:
@@ -45,6 +49,7 @@ class Tail:
         files = list_segments(self._log.directory)
         if not files:
             return False
+        self._ordinal = max(self._ordinal, self._log.fork_ordinal() + 1)
         index = self._log.position(files, self._ordinal)
         self._file = files[index]
         self._ordinal, self._offset = self._log.seek(self._file, self._log.open_reader(self._file), self._ordinal)
