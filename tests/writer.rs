@@ -1,5 +1,6 @@
-//! Goal: the writer of the native core keeps its promises without Python. Method: threads append to files in a folder of
-//! their own; the files are then read frame by frame.
+//! Goal: the writer of the native core keeps its promises without Python.
+//!
+//! Method: threads append to files in a folder of their own; the files are then read frame by frame.
 
 use std::fs;
 use std::path::{Path, PathBuf};

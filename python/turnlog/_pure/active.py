@@ -25,6 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from turnlog._pure.encoded import Encoded
     from turnlog._pure.idindex import IdIndex
 
 OPEN, FROZEN, CLOSED = range(3)
@@ -39,23 +40,6 @@ class Mark:
         self.offset = offset
         self.ordinal = ordinal
         self.chain = chain
-
-
-class Encoded:
-    """An event that needs only its place: made outside the lock."""
-
-    __slots__ = ("digest", "event_id", "flags", "given", "payload", "time_us", "type")
-
-    def __init__(
-        self, *, type: str, payload: bytes, digest: bytes, event_id: bytes, given: bool, flags: int, time_us: int
-    ) -> None:
-        self.type = type
-        self.payload = payload
-        self.digest = digest
-        self.event_id = event_id
-        self.given = given  # whether the caller gave the id, so that it may be known
-        self.flags = flags
-        self.time_us = time_us
 
 
 class ActiveSegment:

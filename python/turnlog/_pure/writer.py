@@ -15,15 +15,13 @@ import time
 from contextlib import suppress
 
 from turnlog._pure import format as fmt
-from turnlog._pure.active import CLOSED, FROZEN, ActiveSegment, Encoded, Mark
-from turnlog._pure.canon import canonical
-from turnlog._pure.chain import digest
-from turnlog._pure.frame import check_payload_length, check_type
-from turnlog._pure.identity import new_id
+from turnlog._pure.active import CLOSED, FROZEN, ActiveSegment, Mark
+from turnlog._pure.encoded import Encoded, encode
+from turnlog._pure.frame import check_payload_length
 from turnlog._pure.medium import sync_file
 from turnlog._pure.receipt import Receipt
 from turnlog._pure.seal import seal_payload
-from turnlog.errors import Closed, Conflict, InvalidId, InvalidPayload, NoSpace
+from turnlog.errors import Closed, Conflict, InvalidId, NoSpace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,7 +81,7 @@ class Writer:
         Raises InvalidType, InvalidPayload, InvalidId, PayloadTooLarge, NoSpace (rolled back), SyncFailed, Closed,
         WrongProcess.
         """
-        answers = self._append([_encode(type, payload, event_id, raw)], durable, atomic=False)
+        answers = self._append([encode(type, payload, event_id, raw)], durable, atomic=False)
         return None if answers is None else answers[0]
 
     def append_many(
@@ -93,7 +91,7 @@ class Writer:
 
         Raises as `append`, with nothing written; Conflict if some but not all ids of an atomic group are known.
         """
-        events = [_encode(*item) for item in items]
+        events = [encode(*item) for item in items]
         return self._append(events, durable, atomic=atomic) if events else []
 
     def note(self, kind: int, payload: bytes) -> int:
@@ -327,27 +325,3 @@ class Writer:
             raise segment.fail("cannot sync the end of the segment", cause.errno or 0) from cause
         segment.publish(segment.written)
         self._committer.count(write_calls=calls, written_bytes=size, file_syncs=2 if kind == fmt.KIND_CLOSE else 1)
-
-
-def _encode(type: str, payload: object, event_id: bytes | None, raw: bool) -> Encoded:
-    """Check and encode all that does not depend on the event's place."""
-    check_type(type.encode("utf-8", "surrogatepass") if isinstance(type, str) else b"")
-    if event_id is not None and (not isinstance(event_id, bytes) or len(event_id) != 16):
-        raise InvalidId("an event id is a UUID of 16 bytes")
-    if not raw:
-        data = canonical(payload)
-    elif isinstance(payload, bytes):
-        data = payload
-    else:
-        raise InvalidPayload(f"a raw payload is bytes, not {payload.__class__.__name__}")
-    check_payload_length(len(data))
-    time_us = time.time_ns() // 1000
-    return Encoded(
-        type=type,
-        payload=data,
-        digest=digest(data),
-        event_id=event_id or new_id(time_us),
-        given=event_id is not None,
-        flags=fmt.FLAG_RAW if raw else 0,
-        time_us=time_us,
-    )
