@@ -58,3 +58,18 @@ def test_a_session_lives_below_its_last_two_hex_digits() -> None:
 )
 def test_a_near_miss_is_not_a_session_id(name: str) -> None:
     assert not names.is_session_id(name)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_an_artifact_lies_below_the_first_two_digits_of_its_digest(packed: bool) -> None:
+    digest = "0123456789abcdef" * 4
+    path = names.artifact_path("/s", digest, packed=packed)
+    assert path == f"/s/artifacts/01/{digest}" + (".zst" if packed else "")
+    assert names.parse_artifact_name(path.rpartition("/")[2]) == (digest, packed)
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".zst", "0" * 63, "0" * 65, "A" * 64, "0" * 64 + ".zst.zst", "0" * 64 + ".tmp", "0" * 64 + ".ZST"]
+)
+def test_a_near_miss_is_not_an_artifact(name: str) -> None:
+    assert names.parse_artifact_name(name) is None

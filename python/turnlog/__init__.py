@@ -7,6 +7,7 @@ ARCHITECTURE.md; every byte on disk: FORMAT.md.
 from turnlog._core import IMPLEMENTATION, Event, Receipt
 from turnlog.errors import (
     AmbiguousId,
+    ArtifactNotFound,
     Closed,
     Conflict,
     Damaged,
@@ -54,6 +55,7 @@ else:
 
 __all__ = [  # noqa: RUF022 - in the order of sorted(), which a test compares
     "AmbiguousId",
+    "ArtifactNotFound",
     "Closed",
     "Conflict",
     "Damaged",

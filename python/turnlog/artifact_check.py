@@ -5,20 +5,15 @@ Owns: the walk over `artifacts/`. Reads only, in bounded pieces. Must not know: 
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
 
 from turnlog import names
+from turnlog.artifact_file import Content
+from turnlog.errors import Damaged, StorageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import BinaryIO
-
-_NAME = re.compile(r"[0-9a-f]{64}")
-_PIECE_BYTES = 1024 * 1024
-_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 def wrong_artifacts(store_path: str, *, full: bool) -> Iterator[tuple[str, str]]:
@@ -29,35 +24,20 @@ def wrong_artifacts(store_path: str, *, full: bool) -> Iterator[tuple[str, str]]
     root = os.path.join(store_path, names.ARTIFACTS)
     for folder, _, files in sorted(os.walk(root)):
         for name in sorted(files):
-            path = os.path.join(folder, name)
-            shown = os.path.relpath(path, store_path)
             if name.endswith(names.TEMP_SUFFIX):
                 continue
-            if _NAME.fullmatch(name) is None or os.path.basename(folder) != name[:2]:
-                yield shown, "the name is not that of an artifact of this folder"
-            elif full and name not in _digests(path):
-                yield shown, "the content does not have the digest that names it"
+            path = os.path.join(folder, name)
+            parsed = names.parse_artifact_name(name)
+            if parsed is None or os.path.basename(folder) != parsed[0][:2]:
+                yield os.path.relpath(path, store_path), "the name is not that of an artifact of this folder"
+            elif full and (wrong := _what_is_wrong(path)) is not None:
+                yield os.path.relpath(path, store_path), wrong
 
 
-def _digests(path: str) -> Iterator[str]:
-    """Yield the digest of the content as stored and, when that is compressed, of what it decompresses to."""
-    with open(path, "rb") as file:
-        yield _digest(file)
-        file.seek(0)
-        if file.read(len(_ZSTD_MAGIC)) != _ZSTD_MAGIC:
-            return
-        import zstandard
-
-        file.seek(0)
-        try:
-            with zstandard.ZstdDecompressor().stream_reader(file) as content:
-                yield _digest(content)
-        except zstandard.ZstdError:
-            return  # no digest matches a frame that does not decompress
-
-
-def _digest(file: BinaryIO) -> str:
-    digest = hashlib.sha256()
-    while piece := file.read(_PIECE_BYTES):
-        digest.update(piece)
-    return digest.hexdigest()
+def _what_is_wrong(path: str) -> str | None:
+    try:
+        with Content(path) as content:
+            content.check()
+    except (Damaged, StorageError) as error:
+        return error.message
+    return None

@@ -8,9 +8,10 @@
     │   ├── InvalidId                 not a UUID
     │   └── InvalidTransition         not legal in the session's state: a second turn, a call completed twice
     ├── Conflict                      same event id, different content
-    ├── NotFound (LookupError)        no such store, session or ordinal
+    ├── NotFound (LookupError)        no such store, session, ordinal or artifact
     │   ├── StoreNotFound
-    │   └── SessionNotFound
+    │   ├── SessionNotFound
+    │   └── ArtifactNotFound
     ├── AmbiguousId                   a prefix fits several sessions
     ├── Locked                        another writer holds the session
     ├── NewerFormat                   written by a newer turnlog
@@ -171,6 +172,13 @@ class SessionNotFound(NotFound):
 
     code = "session_not_found"
     next: tuple[str, ...] = ("sessionctl list",)
+
+
+class ArtifactNotFound(NotFound):
+    """The store has no artifact with that digest."""
+
+    code = "artifact_not_found"
+    next = ("sessionctl verify --full",)
 
 
 class AmbiguousId(TurnlogError):

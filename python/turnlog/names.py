@@ -19,10 +19,12 @@ LOCK = "LOCK"
 TEMP_SUFFIX = ".tmp"
 RAW_SUFFIX = ".seg"
 COMPACTED_SUFFIX = ".seg.zst"
+PACKED_SUFFIX = ".zst"
 
 _ORDINAL_DIGITS = 20
 _PREFIX_DIGITS = 8
 _ID_CHARACTERS = 36
+_DIGEST_CHARACTERS = 64
 _ID_DASHES = 4
 _HEX = frozenset("0123456789abcdef")
 
@@ -89,6 +91,27 @@ def quarantine_path(store: str, session_id: str, time_us: int, segment_file: str
 def quarantined_index(store: str, time_us: int) -> str:
     """Return the folder that takes in an index that cannot be read, with its WAL."""
     return os.path.join(store, QUARANTINE, f"index-{time_us}")
+
+
+def is_digest(name: str) -> bool:
+    """Tell whether `name` is a SHA-256 as 64 lower-case hex digits."""
+    return len(name) == _DIGEST_CHARACTERS and _is_hex(name)
+
+
+def artifact_dir(store: str, digest: str) -> str:
+    """Return the folder of an artifact: named after the first two hex digits of its digest."""
+    return os.path.join(store, ARTIFACTS, digest[:2])
+
+
+def artifact_path(store: str, digest: str, *, packed: bool = False) -> str:
+    """Return the file of an artifact: its plain bytes, or with `packed` their zstd blocks."""
+    return os.path.join(artifact_dir(store, digest), digest + (PACKED_SUFFIX if packed else ""))
+
+
+def parse_artifact_name(name: str) -> tuple[str, bool] | None:
+    """Return (digest, packed), or None for any other name."""
+    stem = name.removesuffix(PACKED_SUFFIX)
+    return (stem, stem != name) if is_digest(stem) else None
 
 
 def _is_hex(text: str) -> bool:
