@@ -50,7 +50,14 @@ KEYS = st.one_of(
     st.sampled_from(["$artifact", "$$artifact", "$$$artifact", "artifact", "x$artifact", "$artifact$", "encoding"]),
     st.sampled_from(["media_type", "digest", "size"]),
 )
-LEAVES = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False) | TEXTS | DIGESTS
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXTS
+    | DIGESTS
+)
 JSON = st.recursive(
     LEAVES, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=15
 )
