@@ -19,17 +19,33 @@ if TYPE_CHECKING:
 def link_findings(reports: Sequence[SegmentReport], session_id: str) -> Iterator[dict[str, Any]]:
     """Yield a finding for each place at which two segments, or the start and the first one, do not fit together."""
     previous: SegmentReport | None = None
+    inherited = next((report.fields["fork_ordinal"] for report in reports if report.ours and report.fields), 0)
     for position, report in enumerate([report for report in reports if report.ours]):
         fields = report.fields
         base = {"type": "finding", "session": session_id, "segment": report.file.name, "offset": 0, "end": 0}
-        if fields is not None:
+        if fields is None:
+            found = _unnamed(previous, report, inherited)
+        elif previous is None:
             found = _start(fields) if position == 0 else None
-            if previous is not None and previous.segment_id is not None:
-                found = _link(previous, fields, repaired=bool(report.scan["notes"]))
-            if found is not None:
-                verdict, code, lost, detail = found
-                yield {**base, "verdict": verdict, "code": code, "lost": lost, "detail": detail}
+        elif previous.segment_id is None:
+            found = _unnamed(previous, report, inherited)
+        else:
+            found = _link(previous, fields, repaired=bool(report.scan["notes"]))
+        if found is not None:
+            verdict, code, lost, detail = found
+            yield {**base, "verdict": verdict, "code": code, "lost": lost, "detail": detail}
         previous = report
+
+
+def _unnamed(
+    previous: SegmentReport | None, report: SegmentReport, inherited: int
+) -> tuple[str, str, list[int] | None, str] | None:
+    """Compare by names and ordinals alone where a header is lost."""
+    covered = inherited
+    if previous is not None:
+        covered = max([previous.last_seen, *(last for _, last in previous.lost)])
+    lost = [covered + 1, report.file.first_ordinal - 1]
+    return (recovery.LOST_DATA, "hole", lost, "events before this segment are missing") if lost[0] <= lost[1] else None
 
 
 def follows(previous: SegmentReport, fields: Mapping[str, Any]) -> bool:

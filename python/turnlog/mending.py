@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from turnlog import _core, disk
-from turnlog.errors import Damaged
+from turnlog.errors import Conflict, Damaged
 from turnlog.rewrite import bridge, rewrite
 
 TYPE_CHECKING = False
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from turnlog.quarantine import Quarantine
     from turnlog.rewrite import Target
     from turnlog.segments import SegmentFile
+
+MISNAMED_SUFFIX = ".misnamed"  # for the moment in which two segments change names back
 
 _PIECE_BYTES = 1024 * 1024
 
@@ -73,16 +75,17 @@ class Rename(Action):
     kind = "rename"
 
     def __init__(self, path: str, name: str) -> None:
-        """`path` is the file, `name` its true name."""
-        super().__init__(name, f"rename {os.path.basename(path)} back to {name}")
-        self._path = path
-        self._name = name
+        """`path` is the file, `name` its true name, or one under which it is out of the way."""
+        super().__init__(name, f"rename {os.path.basename(path)} to {name}, as its header says")
+        self.path = path
+        self.target = os.path.join(os.path.dirname(path), name)
 
     def run(self, _keep: Quarantine, /) -> None:
-        """Rename."""
-        folder = os.path.dirname(self._path)
-        os.rename(self._path, os.path.join(folder, self._name))
-        disk.sync_directory(folder)
+        """Rename, over no other file."""
+        if os.path.exists(self.target):
+            raise Conflict(f"{self.target} is there already; plan again", segment=self.segment)
+        os.rename(self.path, self.target)
+        disk.sync_directory(os.path.dirname(self.target))
 
 
 class CutTail(Action):

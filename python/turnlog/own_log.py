@@ -120,6 +120,8 @@ class OwnLog(Places):
             reader = self.open_reader(file)
             end = self.shown_end(file, reader) if following is None else None
             ordinal, offset = self.seek(file, reader, first)
+            if reader.header["fault"] is not None:
+                reader.resync(offset)  # refuses when no neighbour knows the segment id either
         except Damaged:  # nothing of it can be read
             self._lost(window, file, 0, (first, following - 1 if following else None))
             return

@@ -33,11 +33,10 @@ _REFUSED = frozenset({recovery.TAMPERED, recovery.UNSUPPORTED, recovery.IO_ERROR
 class Slot:
     """One segment of the session as the plan sees it: its report, the header it has or will have, where it ends."""
 
-    __slots__ = ("chain", "fields", "last", "path", "report", "rewritten")
+    __slots__ = ("chain", "fields", "last", "report", "rewritten")
 
     def __init__(self, path: str, report: SegmentReport, fields: dict[str, Any], *, rewritten: bool) -> None:
-        """`path` is where the file will be; `last` and `chain` are filled in by `settle_end`."""
-        self.path = path
+        """`path` is where the file is now; `last` and `chain` are where it will end."""
         self.report = report
         self.fields = fields
         self.rewritten = rewritten
@@ -49,7 +48,9 @@ class Slot:
             seal = scan["seal"]
             intact = scan["header"]["fault"] is None and self.last == scan["last_ordinal"]
             start = scan["last_ordinal"] + 1
-            if seal is not None:
+            if seal is not None:  # it vouches for events that may be lost before it
+                frames = _core.salvage(path, fields["segment_id"])
+                self.last = max([self.last, *(header.ordinal for _, header, payload in frames if payload is not None)])
                 self.chain = seal["chain"]
             elif not intact:
                 self.chain = gap_chain(scan["chain"], (start, self.last))
@@ -94,17 +95,23 @@ class SessionPlanner:
                 if segment_id is None:
                     continue  # refused: the header is of a newer format
                 fields = lost_header_fields(file, segment_id, self._session_id, slots[-1] if slots else None, successor)
-            slots.append(self._slot(file, report, fields, successor))
+            slots.append(self._slot(file, report, fields, files[index + 1] if index + 1 < len(files) else None))
         return slots
 
     def _slot(
-        self, file: SegmentFile, report: SegmentReport, fields: dict[str, Any], successor: dict[str, Any] | None
+        self, file: SegmentFile, report: SegmentReport, fields: dict[str, Any], following: SegmentFile | None
     ) -> Slot:
         facts = report.facts
-        overlaps = successor is not None and report.last_seen >= successor["first_ordinal"]
-        torn_compacted = file.compacted and report.verdict in recovery.CUTTABLE
         broken = any(facts[name] for name in ("damaged_below", "missing_below", "out_of_order", "misplaced"))
-        return Slot(file.path, report, fields, rewritten=broken or overlaps or torn_compacted)
+        if following is not None:
+            successor = self._sorted.fields(following)
+            broken |= successor is not None and report.last_seen >= successor["first_ordinal"]
+            gap = (report.last_seen + 1, following.first_ordinal - 1)
+            if successor is None and gap[0] <= gap[1]:  # its new header will say that this one reached up to it
+                broken = True
+                report.lost = report.lost or [gap]
+        torn_compacted = file.compacted and report.verdict in recovery.CUTTABLE
+        return Slot(self._sorted.found[file.path], report, fields, rewritten=broken or torn_compacted)
 
     def _examine(self, file: SegmentFile, successor: dict[str, Any] | None, *, newest: bool) -> SegmentReport | None:
         """Examine a file where it is now; refuse what repair must not touch."""
@@ -248,7 +255,5 @@ class SessionPlanner:
 def _settle(directory: str) -> None:
     """Put what will be judged on stable storage and read it from there: a dead process may have left pages behind."""
     for file in list_segments(directory):
-        with _core.SegmentReader(file.path) as reader:
-            reader.sync()
-            reader.drop_cache()
+        disk.settle(file.path)
     disk.sync_directory(directory)

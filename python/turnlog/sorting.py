@@ -12,7 +12,7 @@ import os
 from turnlog import _core, recovery
 from turnlog.errors import Damaged, StorageError
 from turnlog.ids import format_id
-from turnlog.mending import Rename, SetAside
+from turnlog.mending import MISNAMED_SUFFIX, Rename, SetAside
 from turnlog.segments import SegmentFile, list_segments, stray_names, true_file
 from turnlog.survey import belongs, examine, header_fields, stated_ids
 
@@ -46,6 +46,7 @@ class Sorted:
         self.found = {file.path: file.path for file in kept}
         for path in self._wanderers(files, kept):
             self._place(path, taken, kept)
+        self._clear_the_way()
         self.files = sorted(kept, key=self._age)
 
     def _age(self, file: SegmentFile) -> tuple[int, int]:
@@ -98,6 +99,18 @@ class Sorted:
         self.actions.append(Rename(path, file.name))
         self.found[file.path] = path
         kept.append(file)
+
+    def _clear_the_way(self) -> None:
+        """Where a file lies under the name of another one that comes back, move it out of the way first."""
+        back = [action for action in self.actions if isinstance(action, Rename)]
+        occupied = {action.target for action in back}
+        first: list[Action] = []
+        for action in back:
+            if action.path in occupied:
+                aside = Rename(action.path, os.path.basename(action.path) + MISNAMED_SUFFIX)
+                first.append(aside)
+                action.path = aside.target
+        self.actions = [*first, *self.actions]
 
     def _of_twins(self, file: SegmentFile) -> SegmentFile:
         """Choose between a compacted file and the raw one that an interrupted compaction left beside it."""

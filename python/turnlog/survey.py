@@ -144,6 +144,7 @@ def examine(
     *,
     successor: Mapping[str, Any] | None = None,
     newest: bool = True,
+    following: int = 0,
     witness: Witness | None = None,
     digests: bool = False,
     known_id: bytes | None = None,
@@ -151,8 +152,9 @@ def examine(
 ) -> SegmentReport:
     """Scan one segment and judge it.
 
-    `successor` holds the next segment's header fields; `newest` says that there is no next one; `known_id` is the
-    segment id that a neighbour states, `siblings` are the session's segments, where a misplaced frame may come from.
+    `successor` holds the next segment's header fields; `newest` says that there is no next one; `following` is the
+    first ordinal in the next one's name (0: none). `known_id` is the segment id that a neighbour states, `siblings` are
+    the session's segments, where a misplaced frame may come from.
     Raises StorageError or Damaged only when nothing of the file can be read; read errors become the verdict IO_ERROR.
     """
     with _core.SegmentReader(file.path, known_id) as reader:
@@ -171,12 +173,15 @@ def examine(
         events_missing=promised > last_seen and not _loses(scan, mark),
     )
     lost = recovery.lost_ordinals(
-        scan, mark=mark, begin=file.first_ordinal, last_seen=last_seen, promised=max(promised, _sealed(scan))
+        scan,
+        mark=mark,
+        begin=file.first_ordinal,
+        last_seen=last_seen,
+        promised=max(promised, _sealed(scan), _by_name(scan, following)),
     )
     if not ours:
         last_seen = file.first_ordinal - 1
-        lost = [(file.first_ordinal, successor["prev_last_ordinal"])] if successor is not None else []
-        lost = [part for part in lost if part[0] <= part[1]]
+        lost = [(file.first_ordinal, following - 1)] if file.first_ordinal < following else []
     return SegmentReport(
         file,
         scan,
@@ -202,6 +207,12 @@ def belongs(fields: Mapping[str, Any], file: SegmentFile, session_id: str) -> bo
 def _loses(scan: Mapping[str, Any], mark: int) -> bool:
     """Tell whether damage below the mark explains why promised events are not there."""
     return any(fault["code"] in recovery.DAMAGE and fault["offset"] < mark for fault in scan["faults"])
+
+
+def _by_name(scan: Mapping[str, Any], following: int) -> int:
+    """Return the last ordinal that the next segment's name leaves to a damaged one, else 0."""
+    damaged = scan["faults"] or scan["header"]["fault"] is not None
+    return following - 1 if following and damaged else 0
 
 
 def _sealed(scan: Mapping[str, Any]) -> int:
@@ -242,21 +253,22 @@ def survey(
 
 
 def surroundings(files: Sequence[SegmentFile], index: int, session_id: str, witness: Witness | None) -> dict[str, Any]:
-    """Return what `examine` should know of the files around one: successor, newest, known_id, siblings.
+    """Return what `examine` should know of the files around one: successor, newest, following, known_id, siblings.
 
     Files whose header says that they belong elsewhere are passed over.
     """
     successor: dict[str, Any] | None = None
-    newest = True
+    following = 0
     for file in files[index + 1 :]:
         successor = header_fields(file)
         if successor is None or belongs(successor, file, session_id):
-            newest = False
+            following = file.first_ordinal
             break
         successor = None
     return {
         "successor": successor,
-        "newest": newest,
+        "newest": not following,
+        "following": following,
         "known_id": _known_id(files, index, successor, witness),
         "siblings": files,
     }

@@ -143,7 +143,8 @@ def _check_segments(
             try:
                 report = pending.result()
             except (Damaged, StorageError) as error:
-                findings.append(_unreadable(file, session_id, error))
+                finding = _unreadable(file, session_id, error)
+                findings.append({**finding, "lost": _whole_range(files, file, reports, witness)})
                 continue
             reports.append(report)
             findings += report.findings(session_id)
@@ -156,6 +157,18 @@ def _unreadable(file: SegmentFile, session_id: str, error: TurnlogError) -> Find
     """Return the finding for a file of which nothing could be read."""
     verdict = recovery.IO_ERROR if isinstance(error, StorageError) else recovery.CORRUPT
     return _finding(session_id, file.name, verdict, "unreadable", error.message)
+
+
+def _whole_range(
+    files: Sequence[SegmentFile], file: SegmentFile, before: Sequence[SegmentReport], witness: Witness | None
+) -> list[int] | None:
+    """Return the ordinals lost with a file of which nothing can be read, as far as its neighbours tell."""
+    first = file.first_ordinal
+    if before:
+        first = min(first, max([before[-1].last_seen, *(last for _, last in before[-1].lost)]) + 1)
+    behind = [other.first_ordinal for other in files if other.first_ordinal > file.first_ordinal]
+    last = min(behind) - 1 if behind else witness["ordinal"] if witness is not None else 0
+    return [first, last] if first <= last else None
 
 
 def _repaired(reports: Sequence[SegmentReport], session_id: str) -> Iterator[Finding]:
