@@ -5,15 +5,14 @@ Each kind of damage is in tests/faults/test_damage_cases.py.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from typing import TYPE_CHECKING
 
 import pytest
-import zstandard
 
 from tests.faults import damage
 from turnlog import Store, _core, names
+from turnlog.artifacts import ArtifactStore
 from turnlog.errors import InvalidInput, SessionNotFound
 from turnlog.repair import plan_session
 from turnlog.segments import list_segments
@@ -211,20 +210,14 @@ def test_an_unknown_session_is_not_found(victim: Victim) -> None:
 
 
 def test_artifacts_are_what_their_names_say(victim: Victim) -> None:
-    def put(content: bytes, stored: bytes) -> str:
-        name = hashlib.sha256(content).hexdigest()
-        folder = os.path.join(victim.store, names.ARTIFACTS, name[:2])
-        os.makedirs(folder, exist_ok=True)
-        with open(os.path.join(folder, name), "wb") as file:
-            file.write(stored)
-        return os.path.join(names.ARTIFACTS, name[:2], name)
-
-    plain = put(b"plain", b"plain")
-    put(b"packed" * 99, zstandard.compress(b"packed" * 99))
+    artifacts = ArtifactStore(victim.store)
+    plain = artifacts.put(b"plain").digest
+    artifacts.put(b"packed" * 9999)
     assert check_store(victim.store, full=True).ok
-    damage.edit(os.path.join(victim.store, plain), 0, b"P")
+    path = os.path.join(names.ARTIFACTS, plain[:2], plain)
+    damage.edit(os.path.join(victim.store, path), 0, b"P")
     assert check_store(victim.store).ok, "only a full check reads them"
     check = check_store(victim.store, full=True)
-    assert [(finding["code"], finding["segment"]) for finding in check.findings] == [("artifact", plain)]
-    os.rename(os.path.join(victim.store, plain), os.path.join(victim.store, names.ARTIFACTS, "misplaced"))
+    assert [(finding["code"], finding["segment"]) for finding in check.findings] == [("artifact", path)]
+    os.rename(os.path.join(victim.store, path), os.path.join(victim.store, names.ARTIFACTS, "misplaced"))
     assert [finding["code"] for finding in check_store(victim.store).findings] == ["artifact"]
