@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 
 from turnlog import _core, disk, names, recovery
 from turnlog.errors import Conflict, NewerFormat, ReadOnly, StorageError, TurnlogError
 from turnlog.lock import SessionLock
 from turnlog.log import Log, Window
+from turnlog.quarantine import Quarantine
 from turnlog.segments import create_segment, first_fields, list_segments, successor_fields
 from turnlog.survey import SegmentReport, examine, header_fields
 
@@ -144,19 +144,7 @@ class Appender:
     def _quarantine(self, report: SegmentReport) -> None:
         """Copy what will be cut to quarantine/, durably."""
         start, end = report.scan["commit_end"], min(report.scan["size"], report.scan["zero_from"])
-        if end <= start:
-            return
-        path = names.quarantine_path(self._store, self.session_id, time.time_ns() // 1000, report.file.name, start)
-        folder = os.path.dirname(path)
-        for directory in (os.path.dirname(folder), folder):
-            disk.make_directory(directory)
-        descriptor = os.open(report.file.path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            disk.copy_range(descriptor, path, start, end)
-        except OSError as error:
-            raise disk.translate(error, f"copying the torn tail to {path}") from error
-        finally:
-            os.close(descriptor)
+        Quarantine(self._store, self.session_id).keep_range(report.file.path, start, end)
 
     def _continue(self, report: SegmentReport, epoch: int) -> None:
         """Go on in the newest segment: its writer closed it in order."""
