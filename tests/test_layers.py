@@ -23,7 +23,7 @@ PACKAGE = ROOT / "python" / "turnlog"
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("errors", "events", "ids", "names", "payloads", "reference"),
     ("_core", "_native", "_pure", "disk", "sqlite"),
-    ("context", "notes", "offload", "payload_fields", "projection", "recovery", "selectors"),
+    ("context", "context_read", "notes", "offload", "payload_fields", "projection", "recovery", "selectors"),
     ("records", "state", "transitions"),
     ("reduce", "reduce_calls", "reduce_live", "reduce_plans", "reduce_rules", "reduce_session", "reduce_turns"),
     ("artifact_file", "artifact_sweep", "artifacts", "files"),

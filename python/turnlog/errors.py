@@ -27,8 +27,7 @@
     └── IndexUnavailable              the projection cannot be used; the log is not affected
 
 Owns: the classes, their stable codes, exit codes and next commands. Invariant: each error says what, where (session,
-segment, offset, ordinal), why, and the next command to run. Must not know: any other module of the package.
-The Rust core raises these same classes.
+segment, offset, ordinal), why, and the next command; the Rust core raises the same classes. Must not know: the others.
 """
 
 from __future__ import annotations

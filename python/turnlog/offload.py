@@ -39,9 +39,9 @@ _DEEPEST = _core.DEPTH_MAX - 2  # below this a reference would nest deeper than 
 def offload(payload: Any, limit: int | None = LIMIT_BYTES, *, put: Put) -> Any:
     """Return the stored form: strings of more than `limit` bytes of UTF-8 are put aside and replaced by references.
 
-    Base64 in a data URL or beside a media type is put aside as the bytes it stands for. `bytes` values always go aside, a
-    `Reference` in the payload becomes its stored form. `limit` None leaves strings where they are. Whatever `put`
-    raises comes through; bytes that were put before stay, unreferenced.
+    Base64 in a data URL or beside a media type is put aside as the bytes it stands for. `bytes` values always go
+    aside, a `Reference` in the payload becomes its stored form. `limit` None leaves strings where they are. Whatever
+    `put` raises comes through; bytes that were put before stay, unreferenced.
 
     >>> kept = {}
     >>> def put(data, *, media_type, summary):
