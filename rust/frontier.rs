@@ -12,10 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::chain::{chain_next, digest};
 use crate::error::{Error, Result};
-use crate::format::{
-    FLAG_COMMIT, FLAG_DURABLE, HEADER_BYTES, KIND_EVENT, KIND_SYNC_MARK, SPARSE_STEP_BYTES,
-    ZERO_STEP_MIN_BYTES,
-};
+use crate::format::{FLAG_COMMIT, FLAG_DURABLE, HEADER_BYTES, KIND_EVENT, KIND_SYNC_MARK, SPARSE_STEP_BYTES};
 use crate::frame::{FrameFields, encode_frame};
 use crate::identity::now_us;
 use crate::idindex::IdIndex;
@@ -89,7 +86,6 @@ pub(crate) struct Frontier {
     pub(crate) mark_due: Option<Instant>,
     pub(crate) zeroed: u64,
     pub(crate) zero_claim: Option<(u64, u64)>,
-    pub(crate) zero_step: u64,
     pub(crate) zero_asked: bool,
     /// Whether somebody waited for a sync since the last step of zeros was asked for; without waiters zeros are wasted
     /// work.
@@ -124,7 +120,6 @@ impl Frontier {
             mark_due: None,
             zeroed: size,
             zero_claim: None,
-            zero_step: ZERO_STEP_MIN_BYTES,
             zero_asked: false,
             waited: false,
         }
@@ -249,7 +244,6 @@ impl Frontier {
         self.end = back;
         self.dirty_end = self.dirty_end.min(back.offset);
         self.zeroed = back.offset;
-        self.zero_step = ZERO_STEP_MIN_BYTES;
         if self.waiting > 0 {
             self.rollbacks.push((back.offset, errno));
         }

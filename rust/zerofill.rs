@@ -10,7 +10,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::MetadataExt;
 
 use crate::active::ActiveSegment;
-use crate::format::ZERO_STEP_MAX_BYTES;
+use crate::format::{ZERO_STEP_MAX_BYTES, ZERO_STEP_MIN_BYTES};
 use crate::frontier::{Frontier, Mode};
 use crate::medium::{errno_of, is_no_space, sync_file, write_all};
 
@@ -22,9 +22,16 @@ pub(crate) fn ask(state: &mut Frontier) -> bool {
     if !state.waited || state.zero_asked || state.mode != Mode::Open || state.zeroed >= state.roll_bytes {
         return false;
     }
-    state.zero_asked = state.zeroed.saturating_sub(state.end.offset) < state.zero_step / 2;
+    state.zero_asked = state.zeroed.saturating_sub(state.end.offset) < step_bytes(state) / 2;
     state.waited = !state.zero_asked;
     state.zero_asked
+}
+
+/// Half of what the segment holds: a small segment does not pay for zeros that it will never use, a large one asks
+/// seldom.
+fn step_bytes(state: &Frontier) -> u64 {
+    let unit = CLAIM_BYTES as u64;
+    (state.end.offset / 2 / unit * unit).clamp(ZERO_STEP_MIN_BYTES, ZERO_STEP_MAX_BYTES)
 }
 
 /// Write and sync one step of zeros; return (bytes, syncs). A failure other than no-space poisons the segment.
@@ -60,7 +67,6 @@ pub(crate) fn fill(segment: &ActiveSegment) -> (u64, u64) {
         return (zeroed_bytes, 0);
     }
     state.zero_asked = false;
-    state.zero_step = (state.zero_step * 2).min(ZERO_STEP_MAX_BYTES);
     (zeroed_bytes, 1)
 }
 
@@ -73,7 +79,7 @@ fn prepare(segment: &ActiveSegment) -> Option<(File, u64)> {
     if (found.dev(), found.ino()) != (expected.dev(), expected.ino()) {
         return None;
     }
-    let goal = state.zeroed.max(state.end.offset) + state.zero_step;
+    let goal = state.zeroed.max(state.end.offset) + step_bytes(&state);
     Some((own, goal.min(state.roll_bytes)))
 }
 

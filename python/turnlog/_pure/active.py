@@ -82,7 +82,6 @@ class ActiveSegment:
         self.zero_done = threading.Condition(self.lock)
         self.zeroed = max(status.st_size, end.offset)
         self.zero_claim: tuple[int, int] | None = None
-        self.zero_step = fmt.ZERO_STEP_MIN_BYTES
         self.zero_asked = False
         self.waited = False  # whether somebody waited for a sync since zeros were asked for; else they are wasted work
 
@@ -205,7 +204,6 @@ class ActiveSegment:
         self.end = back
         self.dirty_end = min(self.dirty_end, back.offset)
         self.zeroed = back.offset
-        self.zero_step = fmt.ZERO_STEP_MIN_BYTES
         if self.waiting:
             self.rollbacks.append((back.offset, number))
 

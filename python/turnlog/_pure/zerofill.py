@@ -26,9 +26,18 @@ def ask(segment: ActiveSegment) -> bool:
     """
     if not segment.waited or segment.zero_asked or segment.mode != OPEN or segment.zeroed >= segment.roll_bytes:
         return False
-    segment.zero_asked = segment.zeroed - segment.end.offset < segment.zero_step // 2
+    segment.zero_asked = segment.zeroed - segment.end.offset < step_bytes(segment) // 2
     segment.waited = not segment.zero_asked
     return segment.zero_asked
+
+
+
+def step_bytes(segment: ActiveSegment) -> int:
+    """Half of what the segment holds: a small segment does not pay for zeros that it will never use, a large one asks
+    seldom.
+    """
+    half = segment.end.offset // 2 // _CLAIM_BYTES * _CLAIM_BYTES
+    return min(max(half, fmt.ZERO_STEP_MIN_BYTES), fmt.ZERO_STEP_MAX_BYTES)
 
 
 def fill(segment: ActiveSegment) -> tuple[int, int]:
@@ -37,7 +46,7 @@ def fill(segment: ActiveSegment) -> tuple[int, int]:
         own = Descriptor(segment.path, os.O_WRONLY)
         with segment.lock:
             same = segment.file is not None and os.path.samestat(os.fstat(own.fd), os.fstat(segment.file.fd))
-            goal = min(max(segment.zeroed, segment.end.offset) + segment.zero_step, segment.roll_bytes)
+            goal = min(max(segment.zeroed, segment.end.offset) + step_bytes(segment), segment.roll_bytes)
     except OSError:
         return 0, 0  # no descriptor left, or the name is gone: appending works without zeros
     if not same:
@@ -62,7 +71,6 @@ def fill(segment: ActiveSegment) -> tuple[int, int]:
         return zeroed_bytes, 0  # `zero_asked` stays: no further zeros in this segment
     with segment.lock:
         segment.zero_asked = False
-        segment.zero_step = min(segment.zero_step * 2, fmt.ZERO_STEP_MAX_BYTES)
     return zeroed_bytes, 1
 
 
