@@ -49,7 +49,7 @@ pub const FLAGS_REQUIRED_UNKNOWN: u16 = 0x00E0;
 pub const CHAIN_TAG: [u8; 16] = *b"turnlog chain v1";
 pub const CHAIN_VERSION: [u8; 1] = [1];
 
-pub const BLOCK_BYTES: usize = 131_072;
+pub const BLOCK_BYTES: usize = 1_048_576;
 pub const SKIPPABLE_MAGIC: [u8; 4] = *b"\x5e\x2a\x4d\x18";
 pub const TABLE_MAGIC: [u8; 8] = *b"TLGSEEK1";
 

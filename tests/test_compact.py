@@ -73,7 +73,7 @@ def test_several_blocks_are_written_and_found(tmp_path: Path) -> None:
     with Store.open(path) as store:
         session = store.create()
         for number in range(40):
-            session.append("blob.kept", os.urandom(30_000), raw=True, durability="buffered")
+            session.append("blob.kept", os.urandom(240_000), raw=True, durability="buffered")
             session.append("note.written", {"n": number}, durability="buffered")
         session_id = session.id
     segment = list_segments(names.session_dir(str(path), session_id))[0].path

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 
 NEXT = ("sessionctl verify --full --store {store}",)
-PIECE_BYTES = 8 * _core.BLOCK_BYTES
+PIECE_BYTES = _core.BLOCK_BYTES
+_SAMPLE_BYTES = 131_072
 _LEVEL = 3
 _WORTH_BYTES = 4096  # a file takes a block of the file system anyway
 _WORTH_SHARE = 0.8  # of the sample; less saved is not worth decompressing for
@@ -45,11 +46,11 @@ def pieces_of(stream: Stream) -> Iterator[bytes]:
 
 def pays_throughout(file: BinaryIO | io.RawIOBase, size: int) -> bool:
     """Tell whether compressing pays, judged by blocks at the beginning, in the middle and at the end."""
-    places = range(0, 3 * _core.BLOCK_BYTES, _core.BLOCK_BYTES)
+    places = range(0, 3 * _SAMPLE_BYTES, _SAMPLE_BYTES)
     sample = b""
-    for at in places if size <= 3 * _core.BLOCK_BYTES else (0, size // 2, size - _core.BLOCK_BYTES):
+    for at in places if size <= 3 * _SAMPLE_BYTES else (0, size // 2, size - _SAMPLE_BYTES):
         file.seek(at)
-        sample += file.read(_core.BLOCK_BYTES) or b""
+        sample += file.read(_SAMPLE_BYTES) or b""
     return pays(sample)
 
 

@@ -26,8 +26,8 @@ def sealed() -> SegmentBuilder:
     """Build a segment of about ten blocks, one frame longer than a block."""
     builder = SegmentBuilder()
     for index in range(40):
-        builder.event(RANDOM.randbytes(12_000) + b"text " * 4000, type=f"t{index % 3}", flags=RAW)
-    builder.event(b"long" * 100_000, flags=RAW)
+        builder.event(RANDOM.randbytes(96_000) + b"text " * 32_000, type=f"t{index % 3}", flags=RAW)
+    builder.event(b"long" * 800_000, flags=RAW)
     builder.seal()
     return builder
 

@@ -31,7 +31,6 @@ def ask(segment: ActiveSegment) -> bool:
     return segment.zero_asked
 
 
-
 def step_bytes(segment: ActiveSegment) -> int:
     """Half of what the segment holds: a small segment does not pay for zeros that it will never use, a large one asks
     seldom.
