@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 MODULES = sorted(
     f"turnlog.{found.name}" for found in pkgutil.iter_modules(turnlog.__path__) if not found.name.startswith("_")
 )
-MODEL = ("events", "reduce", "selectors", "state")
+MODEL = (
+    *("call_run", "events", "memory_store", "plans", "reduce", "selectors"),
+    *("session_model", "state", "step", "store_model", "tools", "turn"),
+)
 """Modules that applications use directly, beside the names that the package itself exports."""
 
 

@@ -32,8 +32,11 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         *("quarantine", "segments", "survey", "tail"),
     ),
     ("index", "index_catch_up", "index_database", "index_file", "index_plan", "index_query", "index_read"),
-    ("session", "store"),
-    ("__init__", "feed", "tools"),
+    (
+        *("call_run", "call_view", "calling", "calls", "live", "memory", "memory_store", "plans"),
+        *("session", "session_model", "step", "store", "store_model", "tools", "turn"),
+    ),
+    ("__init__", "feed"),
     ("artifact_check", "proof", "verify"),
     ("mending", "repair", "repair_headers", "repair_plan", "rewrite", "sorting"),
     ("blockfile", "compact", "importers"),

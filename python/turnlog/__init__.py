@@ -22,12 +22,14 @@ from turnlog.errors import (
     NoSpace,
     NotASegment,
     NotFound,
+    OutcomeUnknown,
     PayloadTooLarge,
     ReadOnly,
     SessionNotFound,
     StorageError,
     StoreNotFound,
     SyncFailed,
+    ToolFailed,
     TurnlogError,
     Unsupported,
     WrongProcess,
@@ -37,11 +39,33 @@ from turnlog.store import Store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from turnlog.plans import Plan, Tasks
+    from turnlog.reference import Reference
+    from turnlog.state import State
+    from turnlog.step import Step
+    from turnlog.tools import Resolution, ToolCall
+    from turnlog.turn import Turn
+
     __version__: str
 else:
+    _LATE = {  # the session model costs the import of msgspec: only who names it, or uses it, pays
+        "Plan": "plans",
+        "Reference": "reference",
+        "Resolution": "tools",
+        "State": "state",
+        "Step": "step",
+        "Tasks": "plans",
+        "ToolCall": "tools",
+        "Turn": "turn",
+    }
 
-    def __getattr__(name: str) -> str:
-        """Look the version up when it is asked for: reading the package's metadata costs more than the import."""
+    def __getattr__(name: str) -> object:
+        """Look up what costs more than the import: the names of the session model, the version in the metadata."""
+        if name in _LATE:
+            from importlib import import_module
+
+            found = globals()[name] = getattr(import_module(f"turnlog.{_LATE[name]}"), name)
+            return found
         if name != "__version__":
             message = f"module 'turnlog' has no attribute {name!r}"
             raise AttributeError(message)
@@ -72,15 +96,25 @@ __all__ = [  # noqa: RUF022 - in the order of sorted(), which a test compares
     "NoSpace",
     "NotASegment",
     "NotFound",
+    "OutcomeUnknown",
     "PayloadTooLarge",
+    "Plan",
     "ReadOnly",
     "Receipt",
+    "Reference",
+    "Resolution",
     "Session",
     "SessionNotFound",
+    "State",
+    "Step",
     "StorageError",
     "Store",
     "StoreNotFound",
     "SyncFailed",
+    "Tasks",
+    "ToolCall",
+    "ToolFailed",
+    "Turn",
     "TurnlogError",
     "Unsupported",
     "WrongProcess",

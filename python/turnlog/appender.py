@@ -13,6 +13,7 @@ import threading
 
 from turnlog import _core, disk, names, recovery
 from turnlog.errors import Conflict, NewerFormat, ReadOnly, StorageError, TurnlogError
+from turnlog.ids import parse_id
 from turnlog.lock import SessionLock
 from turnlog.log import Log, Window
 from turnlog.quarantine import Quarantine
@@ -301,3 +302,10 @@ class Appender:
         """Release descriptor and lock without touching the log: after a fork, or after a failed sync."""
         self._writer.abandon()
         self._lock.release()
+
+
+def full_item(item: tuple[Any, ...]) -> tuple[str, object, bytes | None, bool]:
+    """Fill in what the caller left out of (type, payload, id, raw)."""
+    missing: tuple[Any, ...] = (None, False)[len(item) - 2 :]
+    type_, payload, given, raw = item + missing
+    return type_, payload, None if given is None else parse_id(given), raw

@@ -1,5 +1,4 @@
 """The error tree: every exception turnlog raises on purpose.
-
     TurnlogError
     ├── InvalidInput (ValueError)     what the caller handed in cannot be stored; nothing was written
     │   ├── InvalidPayload            not canonical JSON: NaN, bytes, cycles, depth, keys
@@ -22,12 +21,13 @@
     │   ├── NoSpace                   rolled back; the writer is still usable
     │   ├── SyncFailed                the writer is closed for good; reopen to continue
     │   └── Unsupported               this platform or file system cannot keep the promise
+    ├── OutcomeUnknown                a tool call was started, nothing says how it ended: it is not run again
+    ├── ToolFailed                    the stored outcome of a tool call is a failure
     ├── Closed                        used after close
     ├── WrongProcess                  used in a child after fork
     └── IndexUnavailable              the projection cannot be used; the log is not affected
 
-Owns: the classes, their stable codes, exit codes and next commands. Invariant: each error says what, where (session,
-segment, offset, ordinal), why, and the next command; the Rust core raises the same classes. Must not know: the others.
+Owns: the classes and their stable codes. Invariant: each says what, where, why and what next. Must not know: the rest.
 """
 
 from __future__ import annotations
@@ -261,6 +261,26 @@ class Unsupported(StorageError):
 
     code = "unsupported"
     exit_code = 4
+
+
+class OutcomeUnknown(TurnlogError):
+    """A tool call was started before, and nothing says how it ended: resolve it; it is not run again blindly."""
+
+    code = "outcome_unknown"
+    exit_code = 4
+    next: tuple[str, ...] = ("sessionctl show {session}",)
+
+
+class ToolFailed(TurnlogError):
+    """The stored outcome of a tool call is a failure; `error` is what the event holds of it."""
+
+    code = "tool_failed"
+    exit_code = 1
+
+    def __init__(self, message: str, error: Any = None, **place: Any) -> None:
+        """Keep the stored error beside the sentence."""
+        super().__init__(message, **place)
+        self.error = error
 
 
 class Closed(TurnlogError):

@@ -1,20 +1,22 @@
 """A session: append events to it, read them back, follow it live.
 
-Owns: the raw level of the API - what an application calls with any event type. Invariants: an append returns only
-when the event has the durability asked for; readers need no lock. Must not know: frames, segments, SQL.
+Owns: the raw level of the API - what an application calls with any event type; `session_model.py` holds the level above
+it. Invariants: an append returns only when the event has the durability asked for, and when the state, if there is one,
+holds it; readers need no lock. Must not know: frames, segments, SQL.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from itertools import islice
 
 from turnlog import names
+from turnlog.appender import full_item
 from turnlog.errors import Closed, InvalidInput, Locked
 from turnlog.ids import parse_id
 from turnlog.log import Log, Window
-from turnlog.tail import Tail
+from turnlog.session_model import SessionModel
+from turnlog.tail import Tail, follow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,15 +27,16 @@ if TYPE_CHECKING:
     from turnlog._core import Event, Receipt
     from turnlog.appender import Appender
     from turnlog.errors import TurnlogError
+    from turnlog.memory import MemoryAppender
     from turnlog.store import Store
 
 DURABLE = "durable"
 BUFFERED = "buffered"
+EPHEMERAL = "ephemeral"
 _LEVELS = {DURABLE: True, BUFFERED: False}
-_POLL_S = 0.02
 
 
-class Session:
+class Session(SessionModel):
     """One agent session of a store. Thread-safe."""
 
     def __init__(self, store: Store, session_id: str) -> None:
@@ -42,6 +45,7 @@ class Session:
         self._store = store
         self._guard = threading.Lock()
         self._appender: Appender | None = None
+        self._memory: MemoryAppender | None = None  # of an ephemeral session
         self._lock_error: Locked | None = None
         self._closed = False
 
@@ -54,8 +58,9 @@ class Session:
 
         `type` is a short dotted ASCII name, `payload` anything canonical JSON can hold, or bytes with `raw=True`.
         `durability="durable"` returns after the event and all before it were synced; `"buffered"` after the operating
-        system has it (synced within 100 ms). An `id` (UUID) makes a retry safe: the same id with equal content
-        returns the first receipt, with other content raises Conflict.
+        system has it (synced within 100 ms); `"ephemeral"` tells only those who watch, and its receipt has ordinal 0.
+        An `id` (UUID) makes a retry safe: the same id with equal content returns the first receipt, with other
+        content raises Conflict.
 
         Raises InvalidPayload, InvalidType, InvalidId, PayloadTooLarge (nothing was written), NoSpace (rolled back,
         retry later), SyncFailed (reopen the session), Locked, ReadOnly, Closed, WrongProcess.
@@ -64,11 +69,16 @@ class Session:
         try:
             durable = _LEVELS[durability]
         except KeyError:
+            if durability == EPHEMERAL and isinstance(payload, dict):
+                return self.live().show(type, payload, id)
             raise _unknown_level(durability) from None
         try:
-            return appender.append(type, payload, None if id is None else parse_id(id), durable=durable, raw=raw)
+            receipt = appender.append(type, payload, None if id is None else parse_id(id), durable=durable, raw=raw)
         except Closed:
             raise self._why_closed() from None
+        if self._live is not None:
+            self._live.take(receipt, type, payload)
+        return receipt
 
     def append_many(
         self,
@@ -87,13 +97,16 @@ class Session:
         appender = self._appender or self._open_appender()
         if durability not in _LEVELS:
             raise _unknown_level(durability)
-        full = [_item(item) for item in items]
+        full = [full_item(item) for item in items]
         if not full:
             return []
         try:
-            return appender.append_many(full, durable=_LEVELS[durability], atomic=atomic)
+            receipts = appender.append_many(full, durable=_LEVELS[durability], atomic=atomic)
         except Closed:
             raise self._why_closed() from None
+        if self._live is not None:
+            self._live.take_many(receipts, full)
+        return receipts
 
     def flush(self) -> None:
         """Return when everything appended so far is durable."""
@@ -140,20 +153,9 @@ class Session:
 
         Ends when the session or store is closed in this process, or when nothing came for `timeout_ms`.
         """
-        tail = Tail(self.log(), after)
         wanted = None if types is None else frozenset(types)
-        idle_since = time.monotonic()
-        while True:
-            events = tail.look()
-            for event in events:
-                if wanted is None or event.type in wanted:
-                    yield event
-            if events:
-                idle_since = time.monotonic()
-                continue
-            if self._closed or (timeout_ms is not None and (time.monotonic() - idle_since) * 1000 >= timeout_ms):
-                return
-            time.sleep(_POLL_S)
+        tail = Tail(self.log(), after) if self._memory is None else self._memory.tail(after)
+        return follow(tail, wanted, lambda: self._closed, timeout_ms)
 
     def head(self) -> tuple[int, str]:
         """Return (last ordinal, chain as hex): keep it elsewhere and `verify --expect` proves the history against
@@ -169,6 +171,8 @@ class Session:
         """Return a reader over this session's segments."""
         if self._closed:
             raise self._why_closed()
+        if self._memory is not None:
+            return self._memory.log()
         return Log(names.session_dir(self._store.path, self.id), self.id, self._visible)
 
     def _visible(self) -> tuple[str, int] | None:
@@ -177,14 +181,14 @@ class Session:
 
     # -- for the store ---------------------------------------------------------------------------------------------
 
-    def attach(self, appender: Appender) -> None:
-        """Give the session its open writer."""
-        self._appender = appender
+    def attach(self, appender: Appender, memory: MemoryAppender | None = None) -> None:
+        """Give the session its open writer; `memory` is the same one if the session is ephemeral."""
+        self._appender, self._memory = appender, memory
 
     def written_head(self) -> dict[str, Any] | None:
         """Return the writer's numbers, None when the session is not open for writing here."""
         appender = self._appender
-        return None if appender is None else appender.head()
+        return None if appender is None or self._memory is not None else appender.head()
 
     def check_lock(self) -> None:
         """Stop writing when the lock file was replaced behind our back."""
@@ -220,6 +224,8 @@ class Session:
                 return
             self._closed = True
             appender, self._appender = self._appender, None
+        if self._live is not None:
+            self._live.close()
         self._store.forget(self)
         if appender is not None:
             appender.close()
@@ -237,13 +243,6 @@ class Session:
     def __repr__(self) -> str:
         """Show the id."""
         return f"<Session {self.id}>"
-
-
-def _item(item: tuple[Any, ...]) -> tuple[str, object, bytes | None, bool]:
-    """Fill in what the caller left out of (type, payload, id, raw)."""
-    missing: tuple[Any, ...] = (None, False)[len(item) - 2 :]
-    type_, payload, given, raw = item + missing
-    return type_, payload, None if given is None else parse_id(given), raw
 
 
 def _unknown_level(durability: str) -> InvalidInput:

@@ -16,6 +16,7 @@ from turnlog.appender import Appender
 from turnlog.errors import (
     AmbiguousId,
     Closed,
+    Conflict,
     IndexUnavailable,
     ReadOnly,
     SessionNotFound,
@@ -25,6 +26,7 @@ from turnlog.ids import format_id, new_id, parse_id
 from turnlog.index import Index
 from turnlog.segments import list_segments
 from turnlog.session import Session
+from turnlog.store_model import OFFLOAD_BYTES, StoreModel, first_payload, make_ephemeral
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ _PROJECT_EVERY_S = 0.2
 _ID_DIGITS_MIN = 4
 
 
-class Store:
+class Store(StoreModel):
     """A folder of sessions.
 
     >>> from turnlog import Store
@@ -46,9 +48,17 @@ class Store:
     ...     receipt = session.append("note.written", {"text": "hello"})
     """
 
-    def __init__(self, path: str, *, read_only: bool = False, roll_bytes: int = _core.ROLL_BYTES) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        read_only: bool = False,
+        roll_bytes: int = _core.ROLL_BYTES,
+        offload_bytes: int | None = OFFLOAD_BYTES,
+    ) -> None:
         """Use `Store.open`."""
         self.path = path
+        self.offload_bytes = offload_bytes
         self.read_only = read_only
         self.index_error: TurnlogError | None = None  # why the last projection failed; the log is not affected
         self._roll_bytes = roll_bytes
@@ -69,16 +79,18 @@ class Store:
         create: bool = True,
         read_only: bool = False,
         roll_bytes: int = _core.ROLL_BYTES,
+        offload_bytes: int | None = OFFLOAD_BYTES,
     ) -> Store:
         """Open the store at `path`, making it when it is not there (`create=False`: raise StoreNotFound instead).
 
         `read_only` promises to write nothing at all, not even the index. `roll_bytes` is the size at which a segment
-        is sealed. Raises StoreNotFound, NewerFormat, Damaged (`store.json` unreadable), NoSpace, ReadOnly, Unsupported.
+        is sealed. The session model puts strings beyond `offload_bytes` into artifacts, None: never. Raises
+        StoreNotFound, NewerFormat, Damaged (`store.json` unreadable), NoSpace, ReadOnly, Unsupported.
         """
         disk.require_platform()
         folder = os.path.abspath(os.fspath(path))
         identity.ensure(folder, create=create and not read_only)
-        return cls(folder, read_only=read_only, roll_bytes=roll_bytes)
+        return cls(folder, read_only=read_only, roll_bytes=roll_bytes, offload_bytes=offload_bytes)
 
     # -- sessions --------------------------------------------------------------------------------------------------
 
@@ -92,33 +104,27 @@ class Store:
         tags: Iterable[str] = (),
         parent: str | None = None,
         durability: str = "durable",
+        ephemeral: bool = False,
+        **settings: Any,
     ) -> Session:
         """Make a new session, open it for writing and append its `session.created` event.
 
-        `id` is a UUID of the caller's (default: a new one), `parent` the id of a session this one belongs to. Raises
-        Conflict when the session exists, NoSpace, ReadOnly, InvalidInput.
+        `id` is a UUID of the caller's (default: a new one), `parent` the id of a session this one belongs to,
+        `settings` as in `Session.configure`, and `principal`: on whose behalf. An `ephemeral` session never touches the
+        disk and is gone when it is closed. Raises Conflict when it exists, NoSpace, ReadOnly, InvalidInput.
         """
         session_id = format_id(new_id() if id is None else parse_id(id))
-        if self.session_exists(session_id):
-            from turnlog.errors import Conflict
-
+        if self.session_exists(session_id) or session_id in self._sessions:
             message = "a session with this id exists already"
             raise Conflict(message, session=session_id)
-        payload: dict[str, Any] = {
-            "title": title,
-            "cwd": None if cwd is None else os.path.abspath(os.fspath(cwd)),
-            "model": model,
-            "tags": list(tags) or None,
-            "parent": parent,
-        }
+        payload = first_payload(title=title, cwd=cwd, model=model, tags=tags, parent=parent, **settings)
         session = Session(self, session_id)
-        session.attach(self._appender(session_id, new=True))
+        if ephemeral:
+            make_ephemeral(session)
+        else:
+            session.attach(self._appender(session_id, new=True))
         self._sessions[session_id] = session
-        session.append(
-            "session.created",
-            {key: value for key, value in payload.items() if value is not None},
-            durability=durability,
-        )
+        session.append("session.created", payload, durability=durability)
         return session
 
     def session(self, id: str) -> Session:
@@ -143,6 +149,8 @@ class Store:
     def resolve(self, id: str) -> str:
         """Return the full id for a full id, a unique prefix of at least four characters, or `"latest"`."""
         text = id.lower()
+        if text in self._sessions:
+            return text
         if names.is_session_id(text):
             if not self.session_exists(text):
                 message = f"there is no session {text}"

@@ -1,10 +1,12 @@
 """Follows the growing end of a session's log, in this process or another one's.
 
 Owns: the position between two looks and the step from a sealed segment to its successor. Invariants: gap-free, no
-repeats, nothing is delivered that a crash could take back. Must not know: how often it is asked, who is told.
+repeats, nothing is delivered that a crash could take back. Must not know: who is told.
 """
 
 from __future__ import annotations
+
+import time
 
 from turnlog import _core
 from turnlog.log import Window
@@ -12,10 +14,39 @@ from turnlog.segments import SegmentFile, list_segments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Protocol
+
     from turnlog._core import Event
     from turnlog.log import Log
 
+    class Place(Protocol):
+        """A place in a log that moves forward."""
+
+        def look(self) -> list[Event]:
+            """Return the next events."""
+
+
 _BATCH = 512
+_POLL_S = 0.02
+
+
+def follow(
+    place: Place, types: frozenset[str] | None, ended: Callable[[], bool], timeout_ms: int | None
+) -> Iterator[Event]:
+    """Yield the events behind a place as they come, until `ended` or until none came for `timeout_ms`."""
+    idle_since = time.monotonic()
+    while True:
+        events = place.look()
+        for event in events:
+            if types is None or event.type in types:
+                yield event
+        if events:
+            idle_since = time.monotonic()
+            continue
+        if ended() or (timeout_ms is not None and (time.monotonic() - idle_since) * 1000 >= timeout_ms):
+            return
+        time.sleep(_POLL_S)
 
 
 class Tail:

@@ -1,0 +1,81 @@
+"""The part of a `Store` that knows what its sessions are about: their artifacts, and stores that hold nothing on disk.
+
+Owns: the names and examples of that part of the API, the payload of a session's first event. Invariant: importing this
+costs next to nothing. Must not know: how a log is written.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from turnlog.artifacts import ArtifactStore
+    from turnlog.memory_store import MemoryStore
+    from turnlog.session import Session
+
+OFFLOAD_BYTES = 64 * 1024
+
+
+class StoreModel:
+    """The session model's part of a `Store`."""
+
+    path: str
+    offload_bytes: int | None
+    _artifacts: ArtifactStore | None = None
+
+    @property
+    def artifacts(self) -> ArtifactStore:
+        """The store's artifacts: large blobs, named after their content, each stored once.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store:
+        ...     store.artifacts.put(b"a screenshot", media_type="image/png").size
+        12
+        """
+        found = self._artifacts
+        if found is None:
+            from turnlog.artifacts import ArtifactStore
+
+            found = self._artifacts = ArtifactStore(self.path)
+        return found
+
+    @staticmethod
+    def ephemeral() -> MemoryStore:
+        """Return a store that never touches the disk: every session in it is ephemeral.
+
+        >>> from turnlog import Store
+        >>> with Store.ephemeral() as store, store.create(title="a try") as session:
+        ...     session.append("note.written", {"text": "hello"}).ordinal
+        2
+        """
+        from turnlog.memory_store import MemoryStore
+
+        return MemoryStore()
+
+
+def first_payload(**fields: Any) -> dict[str, Any]:
+    """Return the payload of `session.created`: what was given, the folder as an absolute path.
+
+    >>> first_payload(title="flaky test", cwd="/src", model=None, tags=["ci"])
+    {'title': 'flaky test', 'cwd': '/src', 'tags': ['ci']}
+    """
+    cwd, tags = fields.pop("cwd", None), list(fields.pop("tags", ()))
+    fields.update(cwd=None if cwd is None else os.path.abspath(os.fspath(cwd)), tags=tags or None)
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def make_ephemeral(session: Session) -> None:
+    """Give a new session a writer and a log that are in memory alone.
+
+    >>> from turnlog import Store
+    >>> with Store.open("runs") as store:
+    ...     store.create(ephemeral=True).is_ephemeral
+    True
+    """
+    from turnlog.memory import MemoryAppender
+
+    appender = MemoryAppender(session.id)
+    session.attach(appender, appender)
