@@ -26,7 +26,7 @@ from turnlog.reduce_rules import (
 )
 from turnlog.reduce_session import reopen
 from turnlog.state import NAMES_MAX, RECENT_INPUTS_MAX, RECENT_TURNS_MAX, State
-from turnlog.transitions import INTERRUPTED, RUNNING, SESSION, TURN
+from turnlog.transitions import ABSENT, INTERRUPTED, RUNNING, SESSION, STEP, TURN
 
 _OUTCOMES = TURN[RUNNING]
 
@@ -40,19 +40,26 @@ def judge_turn_start(state: State, type: str, payload: Payload) -> Refusal | Non
         return Refusal("session_order", f"{type} in a session that is {state.phase}")
     if state.turn is not None:
         return Refusal("turn_order", f"{type} {name!r} while turn {state.turn.id!r} runs")
-    if name in state.recent_turns:
-        return Refusal("turn_order", f"turn {name!r} is {state.recent_turns[name].state} already")
+    current = _turn_state(state, name)
+    if type not in TURN[current]:
+        return Refusal("turn_order", f"turn {name!r} is {current} already")
     return None
+
+
+def _turn_state(state: State, name: str) -> str:
+    """Return where a turn is; one that ended long ago is as if it had never been."""
+    turn = state.turn if state.turn is not None and state.turn.id == name else state.recent_turns.get(name)
+    return ABSENT if turn is None else turn.state
 
 
 def judge_turn_end(state: State, type: str, payload: Payload) -> Refusal | None:
     """Judge the outcome of a turn; one that is completed leaves nothing open behind."""
-    turn, name = state.turn, text(payload, "turn")
-    if turn is None or (name and name != turn.id):
-        if name in state.recent_turns:
-            return Refusal("turn_order", f"{type}: turn {name!r} is {state.recent_turns[name].state} already")
-        return Refusal("turn_unknown", f"{type}: turn {name!r} does not run")
-    if type == "turn.completed":
+    turn = state.turn
+    name = text(payload, "turn") or ("" if turn is None else turn.id)
+    current = _turn_state(state, name)
+    if type not in TURN[current]:
+        return Refusal("turn_unknown" if current == ABSENT else "turn_order", f"{type}: turn {name!r} is {current}")
+    if type == "turn.completed" and turn is not None:
         if state.step is not None:
             return Refusal("turn_order", f"{type} while step {state.step.id!r} runs")
         calls = [call.call_id for call in state.open_calls.values() if call.turn == turn.id]
@@ -147,9 +154,10 @@ def judge_step(state: State, type: str, payload: Payload) -> Refusal | None:
         turn = text(payload, "turn")
         if turn and (state.turn is None or state.turn.id != turn):
             return Refusal("turn_not_running", f"{type} in turn {turn!r}, which does not run")
-        return None if step is None else Refusal("step_order", f"{type} {name!r} while step {step.id!r} runs")
-    if step is None or (name and name != step.id):
-        return Refusal("step_order", f"{type}: step {name!r} does not run")
+    if type not in STEP[ABSENT if step is None else RUNNING]:
+        return Refusal("step_order", f"{type} {name!r} while {'no step' if step is None else repr(step.id)} runs")
+    if type != "step.started" and step is not None and name and name != step.id:
+        return Refusal("step_order", f"{type}: step {name!r} does not run, {step.id!r} does")
     return None
 
 
