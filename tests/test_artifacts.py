@@ -5,7 +5,6 @@ Method: real folders; children that are killed or held to a file size; a put and
 
 from __future__ import annotations
 
-import doctest
 import hashlib
 import io
 import os
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from turnlog import artifact_file, artifacts, disk, names, reference
+from turnlog import artifact_file, artifacts, disk, names
 from turnlog.artifact_check import wrong_artifacts
 from turnlog.artifacts import ArtifactStore
 from turnlog.errors import ArtifactNotFound, Damaged, InvalidInput, NoSpace, StorageError
@@ -28,7 +27,6 @@ from turnlog.reference import Reference
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-    from types import ModuleType
 
 RANDOM = random.Random(5).randbytes(700_000)
 TEXT = b"".join(b"line %d of a long output\n" % number for number in range(130_000))
@@ -74,13 +72,6 @@ def flip(path: str, offset: int) -> None:
         byte = file.read(1)[0]
         file.seek(offset)
         file.write(bytes([byte ^ 1]))
-
-
-@pytest.mark.parametrize("module", [artifacts, reference])
-def test_the_examples_run(module: ModuleType) -> None:
-    result = doctest.testmod(module)
-    assert result.attempted > 0
-    assert result.failed == 0
 
 
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnlog import Store, _core, context, context_read
+from turnlog import Store, _core, context, context_draft, context_read
 from turnlog.artifacts import ArtifactStore
 from turnlog.context import ContextTracker
 from turnlog.context_read import ContextReader
@@ -134,7 +134,7 @@ def test_every_context_comes_back_to_the_byte(sent: list[list[Any]], limit: int 
 @given(histories(), st.integers(1, 4))
 def test_contexts_written_out_anew_and_resumed_in_between_come_back_too(sent: list[list[Any]], chain: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(context, "_CHAIN_MIN", chain)
+        patch.setattr(context_draft, "CHAIN_MIN", chain)
         patch.setattr(context, "KNOWN_MAX", 3)
         patch.setattr(context, "INLINE_MAX_BYTES", 60)
         patch.setattr(context, "_BATCH_BYTES", 80)
@@ -368,8 +368,8 @@ def test_the_page_names_every_part() -> None:
 def test_the_common_prefix_is_found(items: list[bytes], at: int) -> None:
     other = [*items[:at], b"other", *items[at + 1 :]]
     expected = min(at, len(items))
-    assert context._common_prefix(items, other) == expected
-    assert context._common_prefix(items, list(items)) == len(items)
+    assert context_draft.common_prefix(items, other) == expected
+    assert context_draft.common_prefix(items, list(items)) == len(items)
 
 
 def test_contexts_go_through_a_store_and_are_taken_up_by_the_next_process(tmp_path: Path) -> None:

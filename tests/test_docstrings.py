@@ -19,8 +19,22 @@ MODULES = sorted(
     f"turnlog.{found.name}" for found in pkgutil.iter_modules(turnlog.__path__) if not found.name.startswith("_")
 )
 MODEL = (
-    *("call_run", "events", "memory_store", "plans", "reduce", "selectors"),
-    *("session_model", "state", "step", "store_model", "tools", "turn"),
+    "artifacts",
+    "call_run",
+    "context",
+    "events",
+    "files",
+    "memory_store",
+    "offload",
+    "plans",
+    "reduce",
+    "selectors",
+    "session_model",
+    "state",
+    "step",
+    "store_model",
+    "tools",
+    "turn",
 )
 """Modules that applications use directly, beside the names that the package itself exports."""
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from turnlog import _core, files
+from turnlog import _core, file_state, files
 from turnlog.errors import InvalidInput, NotFound, StorageError
 from turnlog.files import FileCache
 
@@ -52,13 +52,13 @@ def file(tmp_path: Path) -> Path:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Note every reading of content."""
     noted: list[str] = []
-    original = files._read
+    original = file_state.read_file
 
     def read(name: str) -> tuple[str, os.stat_result, bool]:
         noted.append(name)
         return original(name)
 
-    monkeypatch.setattr(files, "_read", read)
+    monkeypatch.setattr(files, "read_file", read)
     return noted
 
 
@@ -109,7 +109,7 @@ def test_a_change_is_told(
     cache = FileCache()
     cache.mark_read(file)
     if settle:
-        clock.offset_ns += files.RACY_NS
+        clock.offset_ns += file_state.RACY_NS
         assert cache.has_external_modification(file) is None
         assert cache.recent()[0].settled
     change(file)
@@ -139,7 +139,7 @@ def test_a_settled_file_is_not_read_again(file: Path, clock: Clock, reads: list[
     cache.mark_read(file)
     cache.has_external_modification(file)
     assert len(reads) == 2  # just written: in doubt
-    clock.offset_ns += files.RACY_NS
+    clock.offset_ns += file_state.RACY_NS
     cache.has_external_modification(file)
     assert len(reads) == 3
     for _ in range(5):
@@ -150,7 +150,7 @@ def test_a_settled_file_is_not_read_again(file: Path, clock: Clock, reads: list[
 def test_a_file_that_is_a_day_old_is_settled_at_once(
     file: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    later_ns = time.time_ns() + files.SKEW_MAX_NS + 1
+    later_ns = time.time_ns() + file_state.SKEW_MAX_NS + 1
     monkeypatch.setattr(time, "time_ns", lambda: later_ns)
     cache = FileCache()
     cache.mark_read(file)
@@ -167,14 +167,14 @@ def test_a_file_server_with_another_clock_settles_nothing_too_early(
     cache.mark_read(file)
     cache.has_external_modification(file)
     assert not cache.recent()[0].settled
-    clock.offset_ns += files.RACY_NS
+    clock.offset_ns += file_state.RACY_NS
     cache.has_external_modification(file)
     assert cache.recent()[0].settled
     assert len(reads) == 3
 
 
 def test_a_time_in_the_future_is_no_proof_and_no_change(file: Path) -> None:
-    ahead_ns = time.time_ns() + 10 * files.SKEW_MAX_NS
+    ahead_ns = time.time_ns() + 10 * file_state.SKEW_MAX_NS
     os.utime(file, ns=(ahead_ns, ahead_ns))
     cache = FileCache()
     cache.mark_read(file)
@@ -198,7 +198,7 @@ def test_a_change_between_the_callers_reading_and_the_mark_is_found(file: Path, 
     file.write_text("content two")
     cache = FileCache()
     cache.mark_read(file, shown)
-    clock.offset_ns += files.RACY_NS
+    clock.offset_ns += file_state.RACY_NS
     assert cache.has_external_modification(file) == "modified"
     cache.mark_read(file, hashlib.sha256(b"content two").hexdigest())
     assert cache.has_external_modification(file) is None

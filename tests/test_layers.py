@@ -23,10 +23,20 @@ PACKAGE = ROOT / "python" / "turnlog"
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("errors", "events", "ids", "names", "payloads", "reference"),
     ("_core", "_native", "_pure", "disk", "sqlite"),
-    ("context", "context_read", "notes", "offload", "payload_fields", "projection", "recovery", "selectors"),
+    (
+        "context",
+        "context_draft",
+        "context_read",
+        "notes",
+        "offload",
+        "payload_fields",
+        "projection",
+        "recovery",
+        "selectors",
+    ),
     ("records", "state", "transitions"),
     ("reduce", "reduce_calls", "reduce_live", "reduce_plans", "reduce_rules", "reduce_session", "reduce_turns"),
-    ("artifact_file", "artifact_sweep", "artifacts", "files"),
+    ("artifact_file", "artifact_sweep", "artifacts", "file_state", "files"),
     (
         *("appender", "chain_walk", "identity", "lineage", "links", "lock", "log", "misplaced", "own_log", "places"),
         *("quarantine", "segments", "survey", "tail"),

@@ -6,7 +6,6 @@ Method: properties over JSON values that hold long strings, base64, surrogates a
 from __future__ import annotations
 
 import base64
-import doctest
 import hashlib
 import re
 from pathlib import Path
@@ -67,12 +66,6 @@ def through_the_log(stored: Any) -> Any:
     import json
 
     return json.loads(_core.canonical(stored))
-
-
-def test_the_example_runs() -> None:
-    result = doctest.testmod(offload)
-    assert result.attempted > 0
-    assert result.failed == 0
 
 
 @given(PAYLOADS, st.sampled_from([0, LIMIT, None]))

@@ -66,6 +66,11 @@ class ArtifactStore:
         Memory is bounded whatever the size. What the store holds already is not written again; its grace period
         begins anew. Raises NoSpace, ReadOnly, StorageError, InvalidInput (no such kind of source); what a stream
         raises comes through. Nothing is visible of a put that failed.
+
+        >>> import io, tempfile
+        >>> artifacts = ArtifactStore(tempfile.mkdtemp())
+        >>> artifacts.put(io.BytesIO(b"from a stream")) == artifacts.put(b"from a stream")
+        True
         """
         if isinstance(source, str | os.PathLike):
             digest, size = self._put_file(os.fspath(source))
@@ -179,6 +184,11 @@ class ArtifactStore:
 
         The whole content is compared with its digest; a range of a compressed artifact with the checksums of its
         blocks. `artifact` is a reference or a digest. Raises ArtifactNotFound, Damaged, StorageError, InvalidInput.
+
+        >>> import tempfile
+        >>> artifacts = ArtifactStore(tempfile.mkdtemp())
+        >>> artifacts.read(artifacts.put(b"a long output"), start=7)
+        b'output'
         """
         _check_range(start, length)
         with self._content(artifact) as content:
@@ -192,6 +202,12 @@ class ArtifactStore:
         """Return a seekable binary stream over the content or a range of it; memory is bounded.
 
         What it gives is checked as a range is by `read`. Raises as `read`, also while the stream is read.
+
+        >>> import tempfile
+        >>> artifacts = ArtifactStore(tempfile.mkdtemp())
+        >>> with artifacts.open(artifacts.put(b"one output")) as stream:
+        ...     stream.seek(4), stream.read()
+        (4, b'output')
         """
         _check_range(start, length)
         content = self._content(artifact)
@@ -200,7 +216,13 @@ class ArtifactStore:
         return io.BufferedReader(ContentStream(content, start, end), _core.BLOCK_BYTES)
 
     def verify(self, artifact: Reference | str) -> ArtifactFinding | None:
-        """Read the whole artifact and return what is wrong with it, None when nothing is. Raises InvalidInput."""
+        """Read the whole artifact and return what is wrong with it, None when nothing is. Raises InvalidInput.
+
+        >>> import tempfile
+        >>> artifacts = ArtifactStore(tempfile.mkdtemp())
+        >>> artifacts.verify("0" * 64).kind
+        'missing'
+        """
         digest = _digest_of(artifact)
         try:
             with self._content(artifact) as content:
@@ -216,6 +238,11 @@ class ArtifactStore:
     def sweep(self, referenced: Iterable[str], *, grace_days: float = GRACE_DAYS, dry_run: bool = True) -> Swept:
         """Return which artifacts no digest of `referenced` names and nothing put within the grace period; with
         `dry_run=False` remove them. Raises as `turnlog.artifact_sweep.sweep`.
+
+        >>> import tempfile
+        >>> artifacts = ArtifactStore(tempfile.mkdtemp())
+        >>> artifacts.sweep([artifacts.put(b"referred to").digest]).digests
+        []
         """
         return sweep(self.path, referenced, grace_days=grace_days, dry_run=dry_run)
 

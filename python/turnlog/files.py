@@ -3,17 +3,11 @@
 Owns: what each file was when the agent last saw it, the most recently used last, at most FILES_MAX of them. Invariants:
 None is answered only when the content is proved the same - by its digest, or by a state that no change can leave as it
 was; nothing is read at import. Must not know: sessions, events, who asks.
-
-When times prove nothing: a change within one tick of the file system's clock leaves times and size as they were
-(git's index calls such a file racily clean). A state is *settled*, so that equal times prove equal content, when its
-digest was read at least RACY_NS after this state was first seen, which needs no agreement between clocks, or when its
-times lie a day back. Until then the digest decides.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import stat
 import threading
@@ -21,6 +15,7 @@ import time
 
 from turnlog import names
 from turnlog.errors import InvalidInput, NotFound, StorageError
+from turnlog.file_state import FileState, has_times, is_same_file, read_file, take
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,93 +24,8 @@ if TYPE_CHECKING:
 
 FILES_MAX = 10_000
 SNAPSHOT_MAX = 1_000
-RACY_NS = 2_000_000_000  # the coarsest clock of a file system in use, FAT's
-SKEW_MAX_NS = 86_400_000_000_000  # clocks of a file server and of this machine differ by less
-_PIECE_BYTES = 1024 * 1024
-_ATTEMPTS = 3
 _VERSION = 1
-_NUMBERS = ("size", "mtime_ns", "ctime_ns", "inode", "device")
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
-
-
-class FileState:
-    """A file as the agent last saw it: `path`, `target` (symlinks resolved), `digest` of the content, `written` by the
-    agent or only read, and what the file system said: size, times, inode and device.
-
-    `certain`: digest and times belong together. `settled`: equal times prove equal content.
-    """
-
-    __slots__ = ("certain", "digest", "first_ns", "path", "settled", "target", "written", *_NUMBERS)
-    size: int
-    mtime_ns: int
-    ctime_ns: int
-    inode: int
-    device: int
-
-    def __init__(self, path: str, target: str, digest: str) -> None:
-        """`take` says the rest."""
-        self.path = path
-        self.target = target
-        self.digest = digest
-        self.written = False
-        self.certain = False
-        self.settled = False
-        self.first_ns = 0  # monotonic: when these times were first seen
-        for name in _NUMBERS:
-            setattr(self, name, -1)
-
-    def take(self, found: os.stat_result, looked_ns: int, *, certain: bool) -> None:
-        """Take over what the file system says; `looked_ns` is the monotonic time at which reading the digest began."""
-        if not self.has_times(found):
-            self.first_ns = time.monotonic_ns()
-        self.size = found.st_size
-        self.mtime_ns = found.st_mtime_ns
-        self.ctime_ns = found.st_ctime_ns
-        self.inode = found.st_ino
-        self.device = found.st_dev
-        age_ns = time.time_ns() - max(self.mtime_ns, self.ctime_ns)
-        self.certain = certain
-        self.settled = certain and (looked_ns - self.first_ns >= RACY_NS or age_ns >= SKEW_MAX_NS)
-
-    def is_same_file(self, found: os.stat_result) -> bool:
-        """Tell whether the name still leads to the same inode."""
-        return (self.inode, self.device) == (found.st_ino, found.st_dev)
-
-    def has_times(self, found: os.stat_result) -> bool:
-        """Tell whether the file system says the same as when the file was last seen."""
-        same = (self.size, self.mtime_ns, self.ctime_ns) == (found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-        return same and self.is_same_file(found)
-
-    def as_payload(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        members: dict[str, Any] = {name: getattr(self, name) for name in ("path", "digest", *_NUMBERS)}
-        if self.target != self.path:
-            members["target"] = self.target
-        if self.written:
-            members["written"] = True
-        members |= {name: False for name in ("certain", "settled") if not getattr(self, name)}
-        return members
-
-    @classmethod
-    def from_payload(cls, members: Mapping[str, Any]) -> FileState:
-        """Read the JSON form; unknown members are ignored. Raises InvalidInput."""
-        path = members.get("path", "")
-        self = cls(path, members.get("target", path), members.get("digest", ""))
-        self.first_ns = time.monotonic_ns()
-        self.written = members.get("written", False) is True
-        self.certain = members.get("certain", True) is True
-        self.settled = self.certain and members.get("settled", True) is True
-        texts = all(isinstance(text, str) for text in (self.path, self.digest, self.target))
-        if not texts or not os.path.isabs(self.path) or not names.is_digest(self.digest):
-            raise InvalidInput(
-                f"a file's state has a path from the root and a digest, not {self.path!r} {self.digest!r}"
-            )
-        for name in _NUMBERS:
-            number = members.get(name)
-            if not isinstance(number, int) or isinstance(number, bool):
-                raise InvalidInput(f"the state of {self.path} has no number {name}")
-            setattr(self, name, number)
-        return self
 
 
 class FileCache:
@@ -151,11 +61,26 @@ class FileCache:
         out, the file is read.
 
         Raises NotFound, InvalidInput (a folder or device, or no digest), StorageError (the system forbids reading).
+
+        >>> with open("notes.txt", "w") as file:
+        ...     _ = file.write("one")
+        >>> cache = FileCache()
+        >>> cache.mark_read("notes.txt")
+        >>> "notes.txt" in cache
+        True
         """
         self._mark(path, digest, written=False)
 
     def mark_written(self, path: str | os.PathLike[str], digest: str | None = None) -> None:
-        """Remember the file as the agent has just written it; otherwise as `mark_read`."""
+        """Remember the file as the agent has just written it; otherwise as `mark_read`.
+
+        >>> cache = FileCache()
+        >>> with open("notes.txt", "w") as file:
+        ...     _ = file.write("one")
+        >>> cache.mark_written("notes.txt")
+        >>> cache.recent()[0].written
+        True
+        """
         self._mark(path, digest, written=True)
 
     def has_external_modification(self, path: str | os.PathLike[str]) -> str | None:
@@ -164,6 +89,15 @@ class FileCache:
         `"modified"`: other content. `"replaced"`: another file stands there with other content, or a symlink on the
         way leads elsewhere. `"deleted"`: nothing is there. `"type_changed"`: a folder, device or pipe is there.
         Raises NotFound when the file was never marked, StorageError when the system does not let us look.
+
+        >>> import os
+        >>> with open("notes.txt", "w") as file:
+        ...     _ = file.write("one")
+        >>> cache = FileCache()
+        >>> cache.mark_read("notes.txt")
+        >>> os.remove("notes.txt")
+        >>> cache.has_external_modification("notes.txt")
+        'deleted'
         """
         name = _full(path)
         with self._guard:
@@ -242,11 +176,11 @@ class FileCache:
                 raise InvalidInput(f"{name} is no regular file, so it has no content to watch")
             certain = False  # what the caller was shown may be older than what is there now
             if digest is None:
-                digest, found, certain = _read(name)
+                digest, found, certain = read_file(name)
         except OSError as error:
             raise _typed(error, name) from error
         state = FileState(name, target, digest)
-        state.take(found, looked_ns, certain=certain)
+        take(state, found, looked_ns, certain=certain)
         state.written = written
         self._keep(state)
 
@@ -265,20 +199,20 @@ class FileCache:
                 return "type_changed"
             if os.path.realpath(state.path) != state.target:
                 return "replaced"
-            if state.settled and state.has_times(found):
+            if state.settled and has_times(state, found):
                 return None
-            changed = "modified" if state.is_same_file(found) else "replaced"
+            changed = "modified" if is_same_file(state, found) else "replaced"
             if found.st_size != state.size and state.certain:
                 return changed
             looked_ns = time.monotonic_ns()
-            digest, found, certain = _read(state.path)
+            digest, found, certain = read_file(state.path)
         except OSError as error:
             if error.errno in _ABSENT and not isinstance(error, StorageError):
                 return "deleted"
             raise _typed(error, state.path) from error
         if digest != state.digest:
             return changed
-        state.take(found, looked_ns, certain=certain)  # perhaps touched, or put back: the same content
+        take(state, found, looked_ns, certain=certain)  # perhaps touched, or put back: the same content
         return None
 
 
@@ -288,32 +222,6 @@ def _full(path: str | os.PathLike[str]) -> str:
     if "\0" in name:
         raise InvalidInput("a path holds no zero byte")
     return os.path.abspath(name)
-
-
-def _read(name: str) -> tuple[str, os.stat_result, bool]:
-    """Return digest and state of a file, and whether they belong together: it did not change while it was read."""
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe that took the file's place must not block
-    descriptor = os.open(name, flags)
-    try:
-        for _ in range(_ATTEMPTS):
-            before = os.fstat(descriptor)
-            if not stat.S_ISREG(before.st_mode):
-                raise InvalidInput(f"{name} is no regular file, so it has no content to watch")
-            digest = hashlib.sha256()
-            offset = 0
-            while piece := os.pread(descriptor, _PIECE_BYTES, offset):
-                digest.update(piece)
-                offset += len(piece)
-            after = os.fstat(descriptor)
-            if _times(before) == _times(after) and offset == after.st_size:
-                return digest.hexdigest(), after, True
-        return digest.hexdigest(), after, False
-    finally:
-        os.close(descriptor)
-
-
-def _times(found: os.stat_result) -> tuple[int, int, int]:
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _typed(error: OSError, name: str) -> NotFound | StorageError:
