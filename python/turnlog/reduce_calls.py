@@ -57,7 +57,7 @@ def _judge(state: State, type: str, payload: Payload, key: tuple[str, str], call
     if not call_id:
         return missing(type, "call_id")
     if call is None:
-        if type != "tool.proposed":
+        if type not in CALL[ABSENT]:
             return Refusal("call_unknown", f"{type}: tool call {call_id!r} of turn {turn!r} was not proposed")
         if turn and (state.turn is None or state.turn.id != turn):
             return Refusal("turn_not_running", f"{type} in turn {turn!r}, which does not run")
