@@ -32,6 +32,7 @@ MODEL = (
     "session_model",
     "state",
     "step",
+    "store_forks",
     "store_model",
     "tools",
     "turn",

@@ -15,7 +15,7 @@ from turnlog.names import TEMP_SUFFIX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _READ_ONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
@@ -98,6 +98,31 @@ def create_file(path: str, write: Callable[[int], None]) -> None:
         os.rename(temporary, path)
     except BaseException:
         remove_if_present(temporary)
+        raise
+    sync_directory(os.path.dirname(path))
+
+
+def create_directory(path: str, files: Mapping[str, bytes]) -> None:
+    """Create a directory that holds `files`, durably, below an existing one: built under a temporary name, synced,
+    renamed. A crash leaves it whole or absent. Raises OSError, also when there is something at `path`.
+    """
+    temporary = f"{path}.{os.urandom(4).hex()}{TEMP_SUFFIX}"
+    os.mkdir(temporary, _DIRECTORY_MODE)
+    try:
+        for name, data in files.items():
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            descriptor = os.open(os.path.join(temporary, name), flags, _FILE_MODE)
+            try:
+                write_all(descriptor, data, 0)
+                sync_file(descriptor)
+            finally:
+                os.close(descriptor)
+        sync_directory(temporary)
+        os.rename(temporary, path)
+    except BaseException:
+        for name in files:
+            remove_if_present(os.path.join(temporary, name))
+        os.rmdir(temporary)
         raise
     sync_directory(os.path.dirname(path))
 

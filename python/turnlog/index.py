@@ -85,6 +85,10 @@ class Index:
         rows, _ = self.list(limit=1)
         return str(rows[0]["id"]) if rows else None
 
+    def forks(self, session_id: str) -> Ids:
+        """Return the ids of the sessions that were forked from this one, latest activity first."""
+        return self._ask(lambda connection: index_query.forks(connection, session_id))
+
     def witness(self, session_id: str) -> dict[str, Any] | None:
         """Return segment_id, segment_number, durable_off, ordinal and chain (empty: unknown) that the log must still
         hold, or None.

@@ -130,6 +130,14 @@ def find_prefix(connection: apsw.Connection, prefix: str, limit: int) -> list[st
     return [found[0] for found in connection.execute(statement, (prefix, prefix + _AFTER_ALL_IDS, limit))]
 
 
+def forks(connection: apsw.Connection, session_id: str) -> list[str]:
+    """Return the ids of a session's forks, latest activity first, deleted ones left out."""
+    where = "parent = ? AND parent <> '' AND state <> 'deleted' AND fork_ordinal > 0"
+    order = "ORDER BY last_activity_us DESC, id DESC"
+    statement = f"SELECT id FROM {_SOURCES['parent']} WHERE {where} {order}"  # noqa: S608 - names of this module
+    return [found[0] for found in connection.execute(statement, (session_id,))]
+
+
 def newest_witness(connection: apsw.Connection, session_id: str) -> dict[str, Any] | None:
     """Return the session's witness (what the log must still hold), or None when nothing was recorded."""
     statement = (

@@ -16,6 +16,7 @@ from turnlog import _core
 from turnlog._core import FRAME_HEADER_MIN_BYTES, FRAME_MAGIC, FRAME_TRAILER_BYTES, HEADER_BYTES, KIND_CLOSE
 from turnlog.errors import Damaged, StorageError
 from turnlog.index_plan import stamp
+from turnlog.log import Log, Window
 from turnlog.projection import TYPES, SessionRow, fold, imported_until
 from turnlog.segments import list_segments
 
@@ -34,6 +35,7 @@ _UNKNOWN_CHAIN = b""
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # says nothing about the session
 _NOT_FOR_US = frozenset({"newer_major", "unknown_feature"})
 _ATTEMPTS = 3
+_CREATED = frozenset({"session.created"})
 SEGMENT_COLUMNS = ("number", "segment_id", "first_ordinal", "name", "durable_off", "ordinal", "chain")
 _columns = attrgetter(*SEGMENT_COLUMNS)
 
@@ -178,6 +180,7 @@ def _enter(visit: Visit, file: SegmentFile, fields: Mapping[str, Any]) -> Segmen
         if fields["parent_session_id"] != _ZERO_ID:
             digits = fields["parent_session_id"].hex()
             row.parent = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+            _inherit(row, os.path.dirname(file.path))
     if fields["segment_number"] != (previous.number + 1 if previous is not None else 1):
         row.damaged = 1
     first = fields["first_ordinal"]
@@ -189,6 +192,18 @@ def _enter(visit: Visit, file: SegmentFile, fields: Mapping[str, Any]) -> Segmen
     row.bytes += HEADER_BYTES
     visit.newest = segment
     return segment
+
+
+def _inherit(row: SessionRow, directory: str) -> None:
+    """Give a fork the title and settings that its first ancestor was created with; its own events may change them."""
+    log = Log(directory, row.id)
+    try:
+        fold(row, log.events(Window(0, 2, _CREATED, "skip")))
+    except StorageError as error:
+        if error.errno in _EXHAUSTED:
+            raise  # any other failure is the ancestor's: this row only begins without a title
+    finally:
+        log.close()
 
 
 def _read_segment(

@@ -86,6 +86,11 @@ class Log(OwnLog):
                     break
         return self._origin
 
+    def origin_is_known(self) -> bool:
+        """Tell whether a header could be read, so that no origin means no fork."""
+        self.origin()
+        return self._origin_known
+
     def ancestors(self, after: int = 0) -> Iterator[Log]:
         """Yield the logs of the parent, its parent and so on, as long as ordinals above `after` are inherited.
 

@@ -51,11 +51,14 @@ class SessionCreated(Settings):
 
 
 class SessionForked(Settings, kw_only=True):
-    """Where a forked session begins: after `fork_ordinal` of `parent`, whose chain there was `parent_chain` (hex)."""
+    """Where a forked session begins: after `fork_ordinal` of `parent`, whose chain there was `parent_chain` (hex) and
+    whose event there has the id `parent_event`.
+    """
 
     parent: str
     fork_ordinal: int
     parent_chain: str | None = None
+    parent_event: str | None = None
     title: str | None = None
     tags: list[str] | None = None
     principal: str | None = None

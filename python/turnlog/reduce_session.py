@@ -28,7 +28,7 @@ from turnlog.transitions import OPEN, SESSION
 _NO_SETTINGS = frozenset(
     (
         *("v", "by", "time", "source", "turn"),
-        *("title", "tags", "tags_removed", "parent", "principal", "fork_ordinal", "parent_chain"),
+        *("title", "tags", "tags_removed", "parent", "principal", "fork_ordinal", "parent_chain", "parent_event"),
     )
 )
 

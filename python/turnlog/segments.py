@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from turnlog.lineage import Origin
+
 _ZERO_ID = bytes(16)
 _ZERO_CHAIN = bytes(32)
 _WRITER_NAME = "turnlog"
@@ -109,21 +111,25 @@ def read_header(path: str) -> dict[str, Any]:
         return reader.header
 
 
-def first_fields(session_id: str, *, epoch: int = 1) -> dict[str, Any]:
-    """Return the header fields of a session's first segment."""
+def first_fields(session_id: str, *, epoch: int = 1, origin: Origin | None = None) -> dict[str, Any]:
+    """Return the header fields of a session's first segment; `origin` is where it was forked."""
     identity = parse_id(session_id)
+    lineage = (_ZERO_ID, 0, _ZERO_CHAIN)
+    if origin is not None:
+        lineage = (parse_id(origin.session), origin.ordinal, origin.chain)
+    parent, inherited, parent_chain = lineage
     return {
         **_fields(epoch),
         "session_id": identity,
         "segment_number": 1,
-        "first_ordinal": 1,
+        "first_ordinal": inherited + 1,
         "prev_segment_id": _ZERO_ID,
         "prev_length": 0,
-        "prev_last_ordinal": 0,
-        "prev_chain": _core.chain_start(identity),
-        "parent_session_id": _ZERO_ID,
-        "fork_ordinal": 0,
-        "parent_chain": _ZERO_CHAIN,
+        "prev_last_ordinal": inherited,
+        "prev_chain": _core.chain_start(identity, *lineage),
+        "parent_session_id": parent,
+        "fork_ordinal": inherited,
+        "parent_chain": parent_chain,
     }
 
 

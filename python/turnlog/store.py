@@ -11,21 +11,19 @@ from __future__ import annotations
 import os
 import threading
 
-from turnlog import _core, disk, identity, names
+from turnlog import _core, disk, folders, identity, lookup, names
 from turnlog.appender import Appender
 from turnlog.errors import (
-    AmbiguousId,
     Closed,
     Conflict,
     IndexUnavailable,
     ReadOnly,
-    SessionNotFound,
     WrongProcess,
 )
 from turnlog.ids import format_id, new_id, parse_id
 from turnlog.index import Index
-from turnlog.segments import list_segments
 from turnlog.session import Session
+from turnlog.store_forks import StoreForks
 from turnlog.store_model import OFFLOAD_BYTES, StoreModel, first_payload, make_ephemeral
 
 TYPE_CHECKING = False
@@ -37,10 +35,9 @@ if TYPE_CHECKING:
     from turnlog.errors import TurnlogError
 
 _PROJECT_EVERY_S = 0.2
-_ID_DIGITS_MIN = 4
 
 
-class Store(StoreModel):
+class Store(StoreModel, StoreForks):
     """A folder of sessions.
 
     >>> from turnlog import Store
@@ -143,47 +140,15 @@ class Store(StoreModel):
 
     def session_exists(self, session_id: str) -> bool:
         """Tell whether the store holds a session with exactly this id (no prefix)."""
-        folder = names.session_dir(self.path, session_id)
-        return os.path.isdir(folder) and bool(list_segments(folder))
+        return folders.has_session(self.path, session_id)
 
     def resolve(self, id: str) -> str:
         """Return the full id for a full id, a unique prefix of at least four characters, or `"latest"`."""
-        text = id.lower()
-        if text in self._sessions:
-            return text
-        if names.is_session_id(text):
-            if not self.session_exists(text):
-                message = f"there is no session {text}"
-                raise SessionNotFound(message, session=text, store=self.path)
-            return text
-        if text == "latest":
-            found = self.index().latest()
-            if found is None:
-                message = "the store has no sessions"
-                raise SessionNotFound(message, store=self.path)
-            return found
-        matches = self._with_prefix(text) if len(text) >= _ID_DIGITS_MIN else []
-        if len(matches) > 1:
-            message = f"{id} fits {len(matches)} sessions, such as {matches[0]} and {matches[1]}"
-            raise AmbiguousId(message, store=self.path)
-        if not matches:
-            message = f"no session id starts with {id} (at least {_ID_DIGITS_MIN} characters)"
-            raise SessionNotFound(message, store=self.path)
-        return matches[0]
+        return id.lower() if id.lower() in self._sessions else lookup.resolve(self, id)
 
     def session_ids(self) -> list[str]:
         """Return the ids of all sessions, found on disk, in order of id; needs no index."""
-        root = os.path.join(self.path, names.SESSIONS)
-        shards = [name for name in _listing(root) if names.is_shard(name)]
-        return sorted(
-            name for part in shards for name in _listing(os.path.join(root, part)) if names.is_session_id(name)
-        )
-
-    def _with_prefix(self, prefix: str) -> list[str]:
-        try:
-            return self.index().find_prefix(prefix)
-        except IndexUnavailable:
-            return [session_id for session_id in self.session_ids() if session_id.startswith(prefix)]
+        return folders.session_ids(self.path)
 
     # -- index -----------------------------------------------------------------------------------------------------
 
@@ -231,13 +196,11 @@ class Store(StoreModel):
 
     def _appender(self, session_id: str, *, new: bool) -> Appender:
         self._check_open()
-        if self.read_only:
-            message = "the store was opened read-only"
-            raise ReadOnly(message, session=session_id, store=self.path)
+        self.check_writable(session_id)
         with self._guard:
             if self._committer is None:
                 self._committer = _core.Committer(os.path.join(self.path, names.SESSIONS))
-            self._mark_live(session_id)
+            folders.mark_live(self.path, session_id)
             if new:
                 appender = Appender.create(self.path, session_id, self._committer, roll_bytes=self._roll_bytes)
             else:
@@ -245,7 +208,9 @@ class Store(StoreModel):
                 appender = Appender.open(
                     self.path, session_id, self._committer, roll_bytes=self._roll_bytes, witness=witness
                 )
-                self._mark_live(session_id)  # a store that closed it may have taken the marker before we got the lock
+                folders.mark_live(
+                    self.path, session_id
+                )  # a store that closed it may have taken the marker before we got the lock
             if self._projector is None:
                 self._projector = threading.Thread(target=self._project, name="turnlog-projector", daemon=True)
                 self._projector.start()
@@ -260,15 +225,6 @@ class Store(StoreModel):
         except IndexUnavailable as error:
             self.index_error = error  # opening goes on without the witness: it only adds certainty about the last batch
             return None
-
-    def _mark_live(self, session_id: str) -> None:
-        path = names.live_path(self.path, session_id)
-        if not os.path.exists(path):
-            try:
-                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-                disk.sync_directory(os.path.dirname(path))
-            except OSError as error:
-                raise disk.translate(error, f"marking the session live at {path}").at(session=session_id) from error
 
     # -- end -------------------------------------------------------------------------------------------------------
 
@@ -316,6 +272,12 @@ class Store(StoreModel):
         except IndexUnavailable as error:
             self.index_error = error  # markers stay, so the next open catches up
 
+    def check_writable(self, session_id: str) -> None:
+        """Raise ReadOnly when the store was opened for reading only."""
+        if self.read_only:
+            message = "the store was opened read-only"
+            raise ReadOnly(message, session=session_id, store=self.path)
+
     def _check_open(self) -> None:
         if self._closed:
             message = "the store is closed"
@@ -337,10 +299,3 @@ class Store(StoreModel):
     def __repr__(self) -> str:
         """Show the path."""
         return f"<Store {self.path}>"
-
-
-def _listing(path: str) -> list[str]:
-    try:
-        return os.listdir(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return []

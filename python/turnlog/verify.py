@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from turnlog import artifact_check, identity, names, recovery
 from turnlog.errors import Damaged, InvalidInput, NewerFormat, SessionNotFound, StorageError, TurnlogError
+from turnlog.lineage_check import lineage_findings
 from turnlog.links import link_findings
 from turnlog.lock import is_locked
 from turnlog.notes import lost_in_note
@@ -115,6 +116,7 @@ def check_session(
     digests = full or head is not None
     reports, findings = _check_segments(files, session_id, witness, digests=digests, progress=progress)
     findings += link_findings(reports, session_id)
+    findings += lineage_findings(directory, session_id)
     findings += _repaired(reports, session_id)
     findings += _folder(files, directory, session_id)
     if is_locked(directory):
@@ -262,6 +264,8 @@ def _sessions(store_path: str) -> Iterator[tuple[str, str | None]]:
         for name in sorted(os.listdir(folder)):
             if names.is_session_id(name) and names.shard(name) == shard:
                 yield name, None
+            elif name.endswith(names.TEMP_SUFFIX):
+                continue  # a fork that a crash cut short: it was never there
             else:
                 yield "", os.path.join(names.SESSIONS, shard, name)
 
@@ -281,7 +285,9 @@ def _finding(session_id: str | None, segment: str | None, verdict: str, code: st
 
 
 def _with_next(finding: Finding) -> Finding:
-    """Add the commands to run next."""
+    """Add the commands to run next, unless the finding names its own."""
+    if "next" in finding:
+        return finding
     harmless = finding["verdict"] in recovery.ROUTINE or finding["code"] in _INFORMATIVE
     return {**finding, "next": [] if harmless else [_REPAIR.format(session=finding["session"])]}
 

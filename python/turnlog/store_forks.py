@@ -1,0 +1,100 @@
+"""The part of a `Store` about forks: making them, and lineage from both sides.
+
+Owns: the names and examples of that part of the API. Invariant: importing this costs next to nothing. Must not know:
+how a fork is made, what a log is.
+"""
+
+from __future__ import annotations
+
+import os
+
+from turnlog.errors import InvalidInput
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from turnlog.index import Index
+    from turnlog.lineage import Origin
+    from turnlog.session import Session
+
+
+class StoreForks:
+    """The methods of a `Store` about forks."""
+
+    path: str
+
+    def fork(
+        self,
+        parent: Session | str,
+        at: int | None = None,
+        *,
+        id: str | None = None,
+        title: str | None = None,
+        tags: Iterable[str] = (),
+        **settings: Any,
+    ) -> Session:
+        """Make a session that goes on from another one's history, after its event `at` (default: the last one).
+
+        Nothing is copied: what came before is read from the parent, and the fork's own ordinals go on from there. The
+        parent may be open for writing here or elsewhere; only what is durable is inherited. `settings` (model, cwd)
+        replace the parent's. The fork is whole on disk on return, and its first append opens it. Event ids are
+        looked up among the fork's own events. Raises SessionNotFound, NotFound (no such event), InvalidInput,
+        Conflict, Damaged, NoSpace, ReadOnly, SyncFailed, StorageError.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create(title="flaky test") as session:
+        ...     _ = session.append("note.written", {"text": "one way"})
+        ...     child = store.fork(session, 1, title="another way")
+        ...     child.append("note.written", {"text": "the other way"}).ordinal
+        ...     [event.type for event in child.events()]
+        3
+        ['session.created', 'session.forked', 'note.written']
+        """
+        from turnlog.fork import fork_point, make_fork
+
+        source = self.session(parent if isinstance(parent, str) else parent.id)
+        self.check_writable(source.id)
+        if source.is_ephemeral:
+            message = "an ephemeral session is not on disk, so nothing can be inherited from it"
+            raise InvalidInput(message, session=source.id)
+        if settings.get("cwd") is not None:
+            settings["cwd"] = os.path.abspath(os.fspath(settings["cwd"]))
+        point = fork_point(source, at)
+        return self.session(make_fork(self.path, point, title=title, tags=tags, settings=settings, id=id))
+
+    def parent(self, id: str) -> Origin | None:
+        """Return where a session was forked (session, ordinal and chain of its parent), None when it is no fork.
+
+        Read from the session's log. Raises SessionNotFound, AmbiguousId, StorageError.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create(title="flaky test") as session:
+        ...     origin = store.parent(store.fork(session).id)
+        ...     origin.session == session.id, origin.ordinal
+        (True, 1)
+        """
+        from turnlog.fork import parent_of
+
+        return parent_of(self.path, self.resolve(id))
+
+    def children(self, id: str) -> list[str]:
+        """Return the ids of a session's forks, latest activity first. Asks the index.
+
+        Raises SessionNotFound, AmbiguousId, IndexUnavailable.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create(title="flaky test") as session:
+        ...     child = store.fork(session)
+        ...     store.children(session.id) == [child.id]
+        True
+        """
+        return self.index().forks(self.resolve(id))
+
+    if TYPE_CHECKING:  # what `Store` has
+
+        def session(self, id: str) -> Session: ...  # noqa: D102 - documented there
+        def resolve(self, id: str) -> str: ...  # noqa: D102 - documented there
+        def index(self) -> Index: ...  # noqa: D102 - documented there
+        def check_writable(self, session_id: str) -> None: ...  # noqa: D102 - documented there
