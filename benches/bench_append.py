@@ -188,22 +188,26 @@ def test_64_sessions_with_an_appender_each(
     )
 
 
+@pytest.mark.slow
 def test_a_million_events_stay_flat(
     benchmark: BenchmarkFixture, session: Session, events_1500: list[dict[str, Any]]
 ) -> None:
     tenths: list[float] = []
 
     def million() -> None:
-        append = session.append
+        append, now = session.append, time.perf_counter
         for _ in range(10):
-            start = time.perf_counter()
+            latencies = []
             for _ in range(50):
                 for event in events_1500:
-                    append(TYPE, event, durability="buffered")
-            tenths.append(time.perf_counter() - start)
+                    start = now()
+                    append(TYPE, event)
+                    latencies.append(now() - start)
+            tenths.append(statistics.median(latencies))
 
     benchmark.pedantic(million, rounds=1)
-    record(benchmark, "last tenth of 1,000,000 appends / the first", tenths[-1] / tenths[0], 1.1, at_most=True)
+    name = "1,000,000 durable appends: median of the last tenth / of the first"
+    record(benchmark, name, tenths[-1] / tenths[0], 1.1, at_most=True)
 
 
 def test_syncs_per_durable_append(
