@@ -6,10 +6,10 @@ import shutil
 from typing import TYPE_CHECKING
 
 import zstandard
-from turnlog._core import BLOCK_BYTES
-from turnlog.compact import compact_session
 
 from turnlog import Store
+from turnlog._core import BLOCK_BYTES
+from turnlog.compact import compact_session
 
 from .ratio import compare, record
 

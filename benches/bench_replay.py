@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 import xxhash
-from turnlog.verify import check_session
 
 from turnlog import Store
+from turnlog.verify import check_session
 
 from . import baselines
 from .conftest import EVENTS
