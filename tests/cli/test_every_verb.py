@@ -21,7 +21,7 @@ from turnlog.cli.schema import ERROR, document
 if TYPE_CHECKING:
     from pathlib import Path
 
-OF_A_SESSION = ("show", "cat", "tail", "stats", "verify", "repair", "compact", "path")
+OF_A_SESSION = ("show", "cat", "tail", "stats", "verify", "repair", "compact", "path", "fork")
 OF_A_STORE = ("list", "stats", "verify", "repair", "compact", "rebuild-index")
 READERS = (
     ["list"],
@@ -37,6 +37,7 @@ READERS = (
     ["repair"],
     ["path"],
     ["path", "latest"],
+    ["diff", "latest", "latest"],
 )
 WRITER = """
 import sys, time
@@ -102,7 +103,7 @@ def test_a_prefix_of_three_characters_is_too_short(run: Runner, verb: str, whole
     assert run(verb, FLAKY[:3]).code == 10
 
 
-@pytest.mark.parametrize("verb", [verb for verb in OF_A_SESSION if verb not in ("show", "cat")])
+@pytest.mark.parametrize("verb", [verb for verb in OF_A_SESSION if verb not in ("show", "cat", "fork")])
 def test_a_verb_about_sessions_takes_no_ordinal(run: Runner, verb: str, whole: Path) -> None:
     assert run(verb, f"{FLAKY}:3").code == 2
 

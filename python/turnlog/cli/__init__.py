@@ -30,6 +30,8 @@ VERBS = {  # name: (module, short help)
     "repair": ("repair", "Plan what would make damaged sessions usable; --apply does it."),
     "rebuild-index": ("rebuild_index", "Build the index anew from the logs."),
     "compact": ("compact", "Compress segments that are finished."),
+    "fork": ("fork", "Make a session that goes on from an event of another one."),
+    "diff": ("diff", "Compare two sessions from their common point on."),
     "import": ("import_", "Import transcripts of other programs."),
     "path": ("path", "Say where the store or a session is, and why there."),
     "completion": ("completion", "Print the shell's completion script."),
