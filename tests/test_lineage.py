@@ -160,6 +160,20 @@ def test_a_repaired_parent_serves_its_forks_what_is_left(
     assert check.ok, check.findings
 
 
+def test_a_fork_that_lost_its_header_is_repaired_with_its_lineage(family: tuple[damage.Victim, str]) -> None:
+    victim, child = family
+    origin = open_fork(victim, child).origin()
+    path = list_segments(names.session_dir(victim.store, child))[0].path
+    for copy in (0, 2048):
+        damage.flip(path, copy + 200)
+    assert not check_session(victim.store, child).ok
+    check = plan_session(victim.store, child).apply()
+    assert check.ok, check.findings
+    assert open_fork(victim, child).origin() == origin
+    with Store.open(victim.store, read_only=True) as store:
+        assert ordinals(store.session(child).events()) == list(range(1, 33))
+
+
 def test_a_compacted_parent_is_still_the_one_that_was_forked(family: tuple[damage.Victim, str]) -> None:
     victim, child = family
     compact_session(victim.store, victim.session)

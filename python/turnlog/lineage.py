@@ -7,7 +7,8 @@ events are read, how a fork is made.
 
 from __future__ import annotations
 
-from turnlog.ids import format_id
+from turnlog.errors import InvalidId
+from turnlog.ids import format_id, parse_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 FORKED = "session.forked"
 _ZERO_ID = bytes(16)
+_CHAIN_DIGITS = 64
 
 
 class Origin:
@@ -50,6 +52,20 @@ def origin_of(fields: Mapping[str, Any]) -> Origin | None:
     if fields["parent_session_id"] == _ZERO_ID:
         return None
     return Origin(format_id(fields["parent_session_id"]), fields["fork_ordinal"], fields["parent_chain"])
+
+
+def stated_origin(payload: object) -> Origin | None:
+    """Return the origin that the payload of a fork's first event states, for where the header is lost; None when it
+    states none.
+    """
+    told = payload if isinstance(payload, dict) else {}
+    parent, ordinal, chain = told.get("parent"), told.get("fork_ordinal"), told.get("parent_chain")
+    if not isinstance(ordinal, int) or ordinal < 1 or not isinstance(chain, str) or len(chain) != _CHAIN_DIGITS:
+        return None
+    try:
+        return Origin(format_id(parse_id(parent)), ordinal, bytes.fromhex(chain)) if isinstance(parent, str) else None
+    except (InvalidId, ValueError):
+        return None
 
 
 def last_inherited_id(forked: Event) -> str | None:

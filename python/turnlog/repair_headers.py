@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from turnlog import _core
+from turnlog.lineage import FORKED, stated_origin
 from turnlog.segments import first_fields, successor_fields
 
 TYPE_CHECKING = False
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from turnlog.lineage import Origin
     from turnlog.repair_plan import Slot
     from turnlog.segments import SegmentFile
 
@@ -56,7 +58,8 @@ def lost_header_fields(
         before.last = file.first_ordinal - 1 if before.rewritten else before.last
         fields = bridge_fields(before, segment_id, epoch)
         return {**fields, "first_ordinal": file.first_ordinal, "prev_last_ordinal": file.first_ordinal - 1}
-    fields = first_bridge_fields(successor, session_id)
+    origin = _stated_origin(file, segment_id) if successor is None else None
+    fields = first_fields(session_id, origin=origin) if origin else first_bridge_fields(successor, session_id)
     missing = file.first_ordinal > fields["first_ordinal"]
     return {
         **fields,
@@ -67,3 +70,14 @@ def lost_header_fields(
         "prev_segment_id": os.urandom(16) if missing else _ZERO_ID,  # of the bridge that will stand there
         "segment_number": 2 if missing else 1,
     }
+
+
+def _stated_origin(file: SegmentFile, segment_id: bytes) -> Origin | None:
+    """Return where a fork was forked, as the first event of its first segment states it."""
+    _, header, payload = next(_core.salvage(file.path, segment_id), (0, None, None))
+    if header is None or payload is None or header.type != FORKED or header.ordinal != file.first_ordinal:
+        return None
+    import json
+
+    origin = stated_origin(json.loads(payload))
+    return origin if origin is not None and origin.ordinal + 1 == file.first_ordinal else None
