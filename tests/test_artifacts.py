@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from turnlog import artifact_file, artifacts, disk, names
+from turnlog import _core, artifact_file, artifacts, disk, names
 from turnlog.artifact_check import wrong_artifacts
 from turnlog.artifacts import ArtifactStore
 from turnlog.errors import ArtifactNotFound, Damaged, InvalidInput, NoSpace, StorageError
@@ -38,6 +38,7 @@ CONTENTS = {
     "random": RANDOM,
     "zstd": b"\x28\xb5\x2f\xfd",
 }
+BLOCK = _core.BLOCK_BYTES
 DAY_S = 86_400
 
 
@@ -114,7 +115,7 @@ def test_noise_in_the_middle_of_text_is_kept_as_it_is(store: ArtifactStore) -> N
 def test_any_range_is_that_range_of_the_content(store: ArtifactStore, content: bytes) -> None:
     found = store.put(content)
     pick = random.Random(7)
-    places = [(0, 0), (0, 1), (len(content), 5), (len(content) + 9, 5), (131_071, 2), (131_072, 131_072), (5, 10**9)]
+    places = [(0, 0), (0, 1), (len(content), 5), (len(content) + 9, 5), (BLOCK - 1, 2), (BLOCK, BLOCK), (5, 10**9)]
     places += [(pick.randrange(len(content)), pick.randrange(300_000)) for _ in range(30)]
     for start, length in places:
         assert store.read(found, start, length) == content[start : start + length]

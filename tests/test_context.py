@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from turnlog import Store, _core, context, context_draft, context_read
 from turnlog.artifacts import ArtifactStore
 from turnlog.context import ContextTracker
-from turnlog.context_read import ContextReader
+from turnlog.context_read import ContextReader, NearbyEvents
 from turnlog.errors import ArtifactNotFound, Damaged, InvalidInput, InvalidPayload, NotFound
 from turnlog.offload import offload, references
 from turnlog.reference import Reference
@@ -378,9 +378,7 @@ def test_contexts_go_through_a_store_and_are_taken_up_by_the_next_process(tmp_pa
 
     def appended(store: Store, id: str, last: int | None) -> int:
         session = store.session(id)
-        tracker = ContextTracker(
-            lambda ordinal: session.event(ordinal).payload, put=artifacts.put, fetch=artifacts.read, last=last
-        )
+        tracker = ContextTracker(NearbyEvents(session.events), put=artifacts.put, fetch=artifacts.read, last=last)
         payload = offload({"step": "s", "context": tracker.encode(history)}, put=artifacts.put)
         ordinal = session.append("step.started", payload).ordinal
         tracker.recorded(ordinal)
@@ -395,5 +393,38 @@ def test_contexts_go_through_a_store_and_are_taken_up_by_the_next_process(tmp_pa
         second = appended(store, id, first)
         stored: Any = store.session(id).event(second).payload
         assert stored["context"] == {"base": first, "kept": 2, "added": [said("more")], "count": 3}
-        reader = ContextReader(lambda ordinal: store.session(id).event(ordinal).payload, artifacts.read)
+        reader = ContextReader(NearbyEvents(store.session(id).events), artifacts.read)
         assert reader.places(second) == ([(first, 0), (first, 1), (second, 0)], 2)
+
+
+def test_events_close_together_are_found_with_few_questions(tmp_path: Path) -> None:
+    asked: list[tuple[int, int]] = []
+    with Store.open(tmp_path) as store:
+        session = store.create()
+        for number in range(2, 1500):
+            session.append("note.written", {"number": number}, durability="buffered")
+
+        def events(*, after: int, before: int) -> Any:
+            asked.append((after, before))
+            return session.events(after=after, before=before)
+
+        read = NearbyEvents(events)
+        for ordinal in (*range(1499, 1, -1), *range(2, 1500)):
+            assert read(ordinal) == {"number": ordinal}
+        assert len(asked) <= 6
+        with pytest.raises(NotFound, match="no event 1500"):
+            read(1500)
+
+
+def test_damage_beside_an_event_does_not_hide_it() -> None:
+    class Handle:
+        ordinal, payload = 7, {"whole": True}
+
+    def events(*, after: int, before: int) -> Any:
+        if after < 6:
+            raise Damaged("event 6 is lost")
+        return [Handle()] if before == 8 else []
+
+    assert NearbyEvents(events)(7) == {"whole": True}
+    with pytest.raises(Damaged):
+        NearbyEvents(lambda **_: events(after=0, before=7))(6)

@@ -45,7 +45,7 @@ def pieces_of(stream: Stream) -> Iterator[bytes]:
 
 
 def pays_throughout(file: BinaryIO | io.RawIOBase, size: int) -> bool:
-    """Tell whether compressing pays, judged by blocks at the beginning, in the middle and at the end."""
+    """Tell whether compressing pays, judged by samples from the beginning, the middle and the end."""
     places = range(0, 3 * _SAMPLE_BYTES, _SAMPLE_BYTES)
     sample = b""
     for at in places if size <= 3 * _SAMPLE_BYTES else (0, size // 2, size - _SAMPLE_BYTES):
@@ -54,8 +54,12 @@ def pays_throughout(file: BinaryIO | io.RawIOBase, size: int) -> bool:
     return pays(sample)
 
 
-def pays(sample: bytes) -> bool:
-    """Tell whether content that begins like `sample` is stored in less than four fifths of its bytes."""
+def pays(beginning: bytes) -> bool:
+    """Tell whether compressing pays, judged by the beginning alone, as it must be for a stream."""
+    return _pays(beginning[:_SAMPLE_BYTES])
+
+
+def _pays(sample: bytes) -> bool:
     if len(sample) < _WORTH_BYTES:
         return False
     import zstandard  # only here: start-up counts

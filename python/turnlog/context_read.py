@@ -9,20 +9,24 @@ from __future__ import annotations
 
 from copy import deepcopy
 
-from turnlog.errors import Damaged
+from turnlog.errors import Damaged, NotFound
 from turnlog.offload import resolve
 from turnlog.reference import Reference
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any, TypeAlias
+
+    from turnlog._core import Event
 
     ReadEvent: TypeAlias = Callable[[int], Mapping[str, Any]]  # the stored payload of the event with that ordinal
     Fetch: TypeAlias = Callable[[Reference], bytes]
     Where: TypeAlias = int | tuple[str | int, ...]  # the n-th new message of a context, or a path into a payload
     Place: TypeAlias = tuple[int, Where]  # ordinal, where in the event
 
+_WINDOW = 256  # on both sides: bases are followed back, messages are read forward
+_HANDLES_MAX = 16_384
 CONTEXT = "context"  # the member of a payload that holds a context
 
 
@@ -39,6 +43,41 @@ def decode_context(ordinal: int, read: ReadEvent, fetch: Fetch) -> list[Any]:
     """
     reader = ContextReader(read, fetch)
     return reader.messages(reader.places(ordinal)[0])
+
+
+class NearbyEvents:
+    """Stored payloads of a session's events by ordinal, found a window at a time: what a context is made of lies close
+    together. Give it to `decode_context` as `read`, with `Session.events`.
+
+    >>> from turnlog import Store
+    >>> with Store.open("runs") as store, store.create(title="flaky test") as session:
+    ...     NearbyEvents(session.events)(1)["title"]
+    'flaky test'
+    """
+
+    def __init__(self, events: Callable[..., Iterable[Event]]) -> None:
+        """`events` gives the events with `after` < ordinal < `before`."""
+        self._events = events
+        self._found: dict[int, Event] = {}  # handles, which hold no payload
+
+    def __call__(self, ordinal: int) -> Mapping[str, Any]:
+        """Return the payload of one event. Raises NotFound, and what `events` raises for this event."""
+        if ordinal not in self._found:
+            if len(self._found) > _HANDLES_MAX:
+                self._found.clear()
+            try:
+                self._look(ordinal - _WINDOW, ordinal + _WINDOW)
+            except Damaged:
+                self._look(ordinal - 1, ordinal + 1)  # a neighbour is lost, perhaps not this one
+        event = self._found.get(ordinal)
+        if event is None:
+            raise NotFound(f"the session has no event {ordinal}", ordinal=ordinal)
+        payload: Mapping[str, Any] = event.payload
+        return payload
+
+    def _look(self, after: int, before: int) -> None:
+        for event in self._events(after=max(0, after), before=before):
+            self._found[event.ordinal] = event
 
 
 class ContextReader:
