@@ -18,6 +18,7 @@ import msgspec
 from turnlog import _core, events
 from turnlog.calls import CallBook
 from turnlog.context import ContextTracker
+from turnlog.context_read import NearbyEvents
 from turnlog.errors import InvalidInput, TurnlogError
 from turnlog.ids import new_id, parse_id
 from turnlog.memory import MemoryArtifacts
@@ -116,7 +117,7 @@ class Live:
             state, session = self.current(), self.session
             step = state.step or state.last_step
             self._contexts = ContextTracker(
-                lambda ordinal: session.event(ordinal).payload,
+                NearbyEvents(session.events),
                 put=self.artifacts.put,
                 fetch=self.artifacts.read,
                 limit=session.offload_bytes,
