@@ -7,6 +7,7 @@
     │   ├── InvalidId                 not a UUID
     │   └── InvalidTransition         not legal in the session's state: a second turn, a call completed twice
     ├── Conflict                      same event id, different content
+    ├── HistoryInvalid                no history that a model provider accepts can be made of the events
     ├── NotFound (LookupError)        no such store, session, ordinal or artifact
     │   ├── StoreNotFound
     │   ├── SessionNotFound
@@ -26,7 +27,6 @@
     ├── Closed                        used after close
     ├── WrongProcess                  used in a child after fork
     └── IndexUnavailable              the projection cannot be used; the log is not affected
-
 Owns: the classes and their stable codes. Invariant: each says what, where, why and what next. Must not know: the rest.
 """
 
@@ -148,6 +148,14 @@ class Conflict(TurnlogError):
     """The event id is already in the session with different content."""
 
     code = "conflict"
+    exit_code = 1
+    next: tuple[str, ...] = ("sessionctl show {session}",)
+
+
+class HistoryInvalid(TurnlogError):
+    """No history that a model provider accepts can be made of the session's events; the message says why."""
+
+    code = "history_invalid"
     exit_code = 1
     next: tuple[str, ...] = ("sessionctl show {session}",)
 

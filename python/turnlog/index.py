@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from _thread import RLock
 
-from turnlog import index_catch_up, index_query, names, sqlite
+from turnlog import index_catch_up, index_query, index_snapshots, names, sqlite
 from turnlog.index_database import Database
 from turnlog.index_plan import Known, listing, plan
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import apsw
 
     from turnlog.index_plan import Heads
+    from turnlog.index_snapshots import Snapshot
 
     Ids = list[str]
     Rows = list[dict[str, Any]]
@@ -94,6 +95,19 @@ class Index:
         hold, or None.
         """
         return self._ask(lambda connection: index_query.newest_witness(connection, session_id))
+
+    def snapshot(self, session_id: str, schema: int, last: int) -> Snapshot | None:
+        """Return the newest state stored of a session in this schema, up to the ordinal `last`, or None; whoever uses
+        it checks its chain.
+        """
+        return self._ask(lambda connection: index_snapshots.newest(connection, session_id, schema, last))
+
+    def put_snapshot(self, session_id: str, snapshot: Snapshot) -> bool:
+        """Store a state; False when the session is not in the tables (yet) or the index is read-only."""
+        if self._database.read_only:
+            return False
+        with self._guard:
+            return self._ask(lambda _: index_snapshots.put(self._database.writable(), session_id, snapshot))
 
     # -- keeping up ------------------------------------------------------------------------------------------------
 

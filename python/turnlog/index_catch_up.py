@@ -169,7 +169,7 @@ def write_folders(connection: apsw.Connection, shards: Mapping[str, int], gone: 
     with sqlite.Immediate(connection):
         connection.executemany(_PUT_SHARD, list(shards.items()))
         for session_id in gone:
-            for table in ("tags", "segments", "sessions"):
+            for table in ("tags", "segments", "snapshots", "sessions"):
                 where = "session = (SELECT session FROM sessions WHERE id = ?)"
                 connection.execute(f"DELETE FROM {table} WHERE {where}", (session_id,))  # noqa: S608 - as above
 

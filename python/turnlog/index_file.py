@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-SCHEMA_NUMBER = 1
+SCHEMA_NUMBER = 2
 BROKEN = (apsw.CorruptError, apsw.NotADBError, apsw.SQLError)  # SQLError: a table or column is missing
 _SIDE_FILES = ("", "-wal", "-shm")
 _POLL_MS = 10

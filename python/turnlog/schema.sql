@@ -62,6 +62,17 @@ CREATE TABLE shards (
   mtime_ns INTEGER NOT NULL                -- 0: list it again; -1: it was removed
 ) WITHOUT ROWID;
 
+-- States of sessions, as folded up to an event: a shortcut for resuming, never needed. One counts only if the log has
+-- the same chain at its ordinal, and if its schema number is the reader's.
+CREATE TABLE snapshots (
+  session INTEGER NOT NULL,
+  ordinal INTEGER NOT NULL,                -- of the last event in it
+  schema INTEGER NOT NULL,                 -- of the state; another number than the reader's makes it useless
+  chain BLOB NOT NULL,                     -- of the log at the ordinal
+  body BLOB NOT NULL,                      -- canonical JSON, zstd
+  PRIMARY KEY (session, ordinal)
+);
+
 -- The rest is created after a rebuild has filled the tables: sorting once is cheaper than inserting in any order.
 
 -- Each list is newest first, in keyset pages: (last_activity_us, id) descending behind the filter's column.

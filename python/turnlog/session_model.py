@@ -7,9 +7,8 @@ InvalidTransition and nothing is written. Must not know: how a log is written, h
 
 from __future__ import annotations
 
-import threading
-
 from turnlog.errors import NotFound
+from turnlog.session_history import CREATING, SessionHistory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,11 +31,10 @@ if TYPE_CHECKING:
 
     Part = TypeVar("Part")
 
-_CREATING = threading.Lock()
 SETTINGS = ("model", "effort", "cwd", "permission_profile", "permission_mode", "tools", "environment")
 
 
-class SessionModel:
+class SessionModel(SessionHistory):
     """The session model's methods of a `Session`.
 
     They check what they append against `state`, and turn strings beyond the store's `offload_bytes` into artifacts.
@@ -44,7 +42,6 @@ class SessionModel:
     """
 
     id: str
-    _live: Live | None = None
     _store: Store
     _appender: Appender | None
     _memory: MemoryAppender | None
@@ -63,7 +60,7 @@ class SessionModel:
 
             from turnlog.live import Live
 
-            with _CREATING:
+            with CREATING:
                 if self._live is None:
                     self._live = Live(cast("Session", self))  # the one class that has these methods
                 live = self._live

@@ -22,19 +22,20 @@ from turnlog.errors import (
 )
 from turnlog.ids import format_id, new_id, parse_id
 from turnlog.index import Index
+from turnlog.projector import Projector
 from turnlog.session import Session
 from turnlog.store_forks import StoreForks
 from turnlog.store_model import OFFLOAD_BYTES, StoreModel, first_payload, make_ephemeral
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import builtins
     from collections.abc import Iterable
     from types import TracebackType
     from typing import Any, Self
 
     from turnlog.errors import TurnlogError
 
-_PROJECT_EVERY_S = 0.2
 
 
 class Store(StoreModel, StoreForks):
@@ -64,8 +65,7 @@ class Store(StoreModel, StoreForks):
         self._sessions: dict[str, Session] = {}
         self._committer: _core.Committer | None = None
         self._index: Index | None = None
-        self._projector: threading.Thread | None = None
-        self._stop = threading.Event()
+        self._projector = Projector(self)
         self._closed = False
 
     @classmethod
@@ -174,19 +174,9 @@ class Store(StoreModel, StoreForks):
             if (head := session.written_head()) is not None
         }
 
-    def _project(self) -> None:
-        """Keep the index near the log while sessions are open; runs in its own thread, beside the acknowledgements."""
-        while not self._stop.wait(_PROJECT_EVERY_S):
-            try:
-                for session in list(self._sessions.values()):
-                    session.check_lock()
-                self.index()
-            except Closed:
-                return
-            except IndexUnavailable as error:
-                self.index_error = error  # the next question to the index meets the same, and can raise it
-            except Exception as error:  # noqa: BLE001 - a thread has nobody to raise to
-                self.index_error = IndexUnavailable(f"projection failed: {error!r}")
+    def open_sessions(self) -> builtins.list[Session]:
+        """Return the sessions that were asked for and not closed (for `Projector`)."""
+        return [*self._sessions.values()]
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -211,9 +201,7 @@ class Store(StoreModel, StoreForks):
                 folders.mark_live(
                     self.path, session_id
                 )  # a store that closed it may have taken the marker before we got the lock
-            if self._projector is None:
-                self._projector = threading.Thread(target=self._project, name="turnlog-projector", daemon=True)
-                self._projector.start()
+            self._projector.start()
             return appender
 
     def _witness(self, session_id: str) -> Any:
@@ -247,9 +235,7 @@ class Store(StoreModel, StoreForks):
         if os.getpid() != self._pid:  # a forked child owns nothing of this
             self._closed = True
             return
-        self._stop.set()
-        if self._projector is not None:
-            self._projector.join()
+        self._projector.stop()
         failures: list[BaseException] = []
         for session in list(self._sessions.values()):
             try:

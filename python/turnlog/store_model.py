@@ -10,11 +10,14 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from turnlog.artifacts import ArtifactStore
     from turnlog.memory_store import MemoryStore
+    from turnlog.recovered import Recovery
     from turnlog.session import Session
+    from turnlog.store import Store
 
 OFFLOAD_BYTES = 64 * 1024
 
@@ -41,6 +44,37 @@ class StoreModel:
 
             found = self._artifacts = ArtifactStore(self.path)
         return found
+
+    def resume(
+        self,
+        id: str = "latest",
+        *,
+        verifier: Callable[[str], Any] | None = None,
+        hooks: Iterable[Callable[[Recovery], Any]] = (),
+        accept_damage: bool = False,
+    ) -> Session:
+        """Open a session for writing after its process ended, however it ended; `session.recovery` tells what was done.
+
+        The log is recovered and folded, a running turn becomes interrupted, and tool calls are put into three classes:
+        finished, never started, unknown. Repairs are events; a second resume appends none. `verifier` is asked about
+        unknown outcomes (see `ToolCall.resolve`), `hooks` are called with the report. `accept_damage` goes on where
+        events are lost, for reading only if need be. Raises Locked, Damaged, SessionNotFound, and what a hook raises.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store:
+        ...     with store.create() as session:
+        ...         call = session.turn("deploy it").tool_call("deploy", call_id="c1")
+        ...         key = call.start()  # and now the process dies
+        ...     with store.resume("latest", verifier=lambda key: None) as session:
+        ...         [call.call_id for call in session.recovery.unknown], session.recovery.interrupted.input
+        (['c1'], 'deploy it')
+        """
+        from typing import cast
+
+        from turnlog.resume import resume
+
+        itself = cast("Store", self)  # the one class that has these methods
+        return resume(itself, id, verifier=verifier, hooks=hooks, accept_damage=accept_damage)
 
     @staticmethod
     def ephemeral() -> MemoryStore:

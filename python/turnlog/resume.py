@@ -1,0 +1,172 @@
+"""Resume: load a session, check it, fold it, put right what a dead process left open.
+
+Owns: the order of these steps, which calls are asked about, the hooks. Invariants: nothing is decided before the log
+was recovered under the session's lock; every repair is an event, all of one resume form an atomic group; a second
+resume appends nothing; a call whose outcome is unknown is never run here. Must not know: frames, SQL, how a call is
+classified (dangling.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from turnlog import dangling
+from turnlog.errors import Damaged, IndexUnavailable, Locked
+from turnlog.log import Window
+from turnlog.recovered import DanglingCall, Recovery
+from turnlog.reduce import fold
+from turnlog.snapshots import SNAPSHOT_EVENTS, pack, state_after
+from turnlog.state import SNAPSHOT_SCHEMA, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from turnlog.log import Log
+    from turnlog.session import Session
+    from turnlog.snapshots import Head
+    from turnlog.store import Store
+
+    Hook = Callable[[Recovery], Any]
+    Verifier = Callable[[str], Any]
+
+
+def resume(
+    store: Store,
+    id: str,
+    *,
+    verifier: Verifier | None = None,
+    hooks: Iterable[Hook] = (),
+    accept_damage: bool = False,
+) -> Session:
+    """Return the session, open for writing, its state folded and repaired; see `Store.resume`."""
+    session = store.session(id)
+    if session.written_head() is not None:
+        message = "the session is open for writing in this process already; close it before it is resumed"
+        raise Locked(message, session=session.id)
+    try:
+        work = Resume(store, session, accept_damage=accept_damage)
+        work.open()
+        work.load()
+        work.repair()
+        session.recovery = work.recovery
+        if verifier is not None:
+            work.ask(verifier)
+        work.report_calls()
+        for hook in hooks:
+            hook(work.recovery)
+    except BaseException:
+        session.close()  # whoever could not resume it must not keep its lock
+        raise
+    return session
+
+
+class Resume:
+    """One resume of one session."""
+
+    def __init__(self, store: Store, session: Session, *, accept_damage: bool) -> None:
+        """Prepare; nothing is touched yet."""
+        self.store = store
+        self.session = session
+        self.recovery = Recovery(session.id)
+        self.state = State(session.id)
+        self.recovery.accepts_damage = self._accept_damage = accept_damage
+        self._sources: dict[dangling.Key, Any] = {}
+
+    def open(self) -> None:
+        """Take the lock and recover the log. Raises Locked, ReadOnly (damage), NewerFormat, NoSpace, StorageError."""
+        try:
+            appender = self.store.appender(self.session.id)
+        except Damaged as error:
+            if not self._accept_damage:
+                raise
+            self.recovery.writable = False
+            if error.lost is not None:
+                self.recovery.damaged.append(error.lost)
+            return
+        self.session.attach(appender)
+        found = appender.recovered
+        if found is not None:
+            cut = {"verdict": found.verdict, "segment": found.file.name, "offset": found.scan["commit_end"]}
+            self.recovery.repaired.append({"kind": "tail", **cut, "detail": found.detail()})
+
+    def load(self) -> None:
+        """Fold the log, from a snapshot when there is one that the log confirms. Raises Damaged, StorageError."""
+        log = self.session.log()
+        try:
+            written = self.session.written_head()
+            head = log.head() if written is None else (written["ordinal"], written["chain"])
+            state = self._from_snapshot(log, head) or self._fold(log)
+            self._keep(state, head)
+            self.state = self.session.begin_with(state)
+            lost = {error.lost for error in log.damage if error.lost is not None}
+            self.recovery.damaged = sorted(lost.union(self.recovery.damaged))
+        finally:
+            log.close()
+
+    def _from_snapshot(self, log: Log, head: Head) -> State | None:
+        try:
+            snapshot = self.store.index().snapshot(self.session.id, SNAPSHOT_SCHEMA, head[0])
+        except IndexUnavailable as error:
+            self.store.index_error = error
+            return None
+        if snapshot is None or not self.recovery.writable:
+            return None
+        state = state_after(snapshot, self.session.id, log, head)
+        if state is not None:
+            self.recovery.snapshot_ordinal = snapshot.ordinal
+        return state
+
+    def _fold(self, log: Log) -> State:
+        state = State(self.session.id)
+        window = Window(on_damage="skip" if self._accept_damage else "raise")
+        for batch in log.batches(window):
+            fold(batch, state)
+        return state
+
+    def _keep(self, state: State, head: Head) -> None:
+        """Store the state when it took long to fold, so that the next resume does not have to."""
+        far = state.ordinal - self.recovery.snapshot_ordinal >= SNAPSHOT_EVENTS
+        if not far or not self.recovery.writable or state.ordinal != head[0]:
+            return
+        try:
+            self.store.index().put_snapshot(self.session.id, pack(state, head[1]))
+        except IndexUnavailable as error:
+            self.store.index_error = error  # a snapshot is a shortcut, and nothing else
+
+    def repair(self) -> None:
+        """Append what puts the state right, as one group, and follow it. Raises what `Session.append_many` raises."""
+        for call in dangling.unstarted(self.state):
+            payload = self._proposal(call.proposed_ordinal)
+            if payload.get("source") is not None:
+                self._sources[call.key] = payload["source"]
+        planned = dangling.repairs(self.state, self._sources)
+        if not planned or not self.recovery.writable:
+            return
+        receipts = self.session.append_many(planned, atomic=True)
+        for (type, payload), receipt in zip(planned, receipts, strict=True):
+            named: dict[str, Any] = {name: payload[name] for name in ("turn", "step", "call_id") if name in payload}
+            self.recovery.repaired.append({"kind": "event", "ordinal": receipt.ordinal, "event": type, **named})
+
+    def _proposal(self, ordinal: int) -> Any:
+        """Return the payload of a call's proposal; empty when it was lost."""
+        found = self.session.events(after=ordinal - 1, before=ordinal + 1, on_damage="skip")
+        payload = next((event.payload for event in found if not event.is_raw), None)
+        return payload if isinstance(payload, dict) else {}
+
+    def ask(self, verifier: Verifier) -> None:
+        """Let the verifier settle what is unknown and may not simply be repeated."""
+        for call in list(self.state.open_calls.values()):
+            if not dangling.may_run_again(call, self._sources):
+                self.session.call(*call.key).resolve(verifier)
+
+    def report_calls(self) -> None:
+        """Put every call that matters into its class."""
+        state, recovery, sources = self.state, self.recovery, self._sources
+        recovery.events, recovery.violations = state.events, state.violation_count
+        recovery.interrupted = dangling.interrupted_turn(state)
+        finished = dangling.finished_calls(state, recovery.interrupted)
+        recovery.reused = [DanglingCall(call, dangling.FINISHED, self.session.call) for call in finished]
+        recovery.retryable, recovery.unknown = [], []
+        for call in state.open_calls.values():
+            place = recovery.retryable if dangling.may_run_again(call, sources) else recovery.unknown
+            place.append(DanglingCall(call, dangling.standing(call, sources), self.session.call))

@@ -1,0 +1,77 @@
+"""The part of a `Session` that knows what came before: what a resume found, and the history for a model provider.
+
+Owns: the names and examples of that part of the API. Invariant: importing this costs next to nothing. Must not know:
+how a session is resumed, how a history is made.
+"""
+
+from __future__ import annotations
+
+import threading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from turnlog.history import History
+    from turnlog.live import Live
+    from turnlog.recovered import Recovery
+    from turnlog.session import Session
+    from turnlog.state import State
+
+
+CREATING = threading.Lock()
+"""Held while a session gets its state keeper."""
+
+
+class SessionHistory:
+    """What a `Session` tells of its past."""
+
+    recovery: Recovery | None = None
+    """What `Store.resume` found and did; None for a session that was not resumed."""
+
+    _live: Live | None = None
+
+    def begin_with(self, state: State) -> State:
+        """Keep a state that was folded already (for `Store.resume`); return the one that counts: a session whose state
+        is kept here goes on with that one.
+
+        >>> from turnlog import Store
+        >>> session = Store.ephemeral().create()
+        >>> session.begin_with(session.state) is session.state
+        True
+        """
+        from typing import cast
+
+        from turnlog.live import Live
+
+        with CREATING:
+            if self._live is None:
+                self._live = Live(cast("Session", self), state)
+        return self._live.current()
+
+    def history(self, shape: str = "anthropic") -> History:
+        """Return the messages that a model provider accepts, read lazily: every tool call has exactly one result.
+
+        `shape` is anthropic, openai_responses or openai_chat. A call without a result in the log has one that says
+        that it was not run, or that its outcome is unknown. Raises HistoryInvalid for another shape, and while it is
+        read where no valid history can be made; Damaged at a lost event, unless the session was resumed with
+        `accept_damage=True`.
+
+        >>> from turnlog import Store
+        >>> session = Store.ephemeral().create()
+        >>> turn = session.turn("list the files")
+        >>> _ = turn.tool_call("bash", {"cmd": "ls"}, call_id="c1")
+        >>> [message["role"] for message in session.history("openai_chat")]
+        ['user', 'assistant', 'tool']
+        """
+        from typing import cast
+
+        from turnlog.history import History, PastDamage
+
+        session = cast("Session", self)  # the one class that has these methods
+        accepted = self.recovery is not None and self.recovery.accepts_damage
+        live = self._live
+        return History(
+            PastDamage(session.events) if accepted else session,
+            shape,
+            state=None if live is None else live.current(),
+            payload=session.live().payload,
+        )

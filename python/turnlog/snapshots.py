@@ -1,0 +1,87 @@
+"""A state in the form the index keeps, and when the log lets it be trusted.
+
+Owns: packing and unpacking, the fold of what came after a snapshot. Invariants: a snapshot counts only if the chain,
+carried on from it over every later event, ends at the log's own head, so one of another history, of a cut log or of a
+changed event is never used; whatever is wrong with one, the answer is None and the whole log is folded instead. Must
+not know: the index, how a state is reduced.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import zstandard
+
+from turnlog import _core
+from turnlog.errors import InvalidInput
+from turnlog.index_snapshots import Snapshot
+from turnlog.log import Window
+from turnlog.reduce import fold
+from turnlog.state import SNAPSHOT_SCHEMA, State
+
+if TYPE_CHECKING:
+    from turnlog._core import Event
+    from turnlog.log import Log
+
+BODY_BYTES_MAX = 64 << 20
+SNAPSHOT_EVENTS = 4096
+"""A resume folds at most about this many events behind the newest snapshot."""
+
+_LEVEL = 1  # written while a session runs
+
+Head = tuple[int, bytes]
+"""The last ordinal of a log and the chain there."""
+
+
+def pack(state: State, chain: bytes) -> Snapshot:
+    """Return a state as it is stored; `chain` is the log's at its ordinal."""
+    body = zstandard.ZstdCompressor(level=_LEVEL).compress(_core.canonical(state.to_snapshot()))
+    return Snapshot(state.ordinal, SNAPSHOT_SCHEMA, chain, body)
+
+
+def unpack(snapshot: Snapshot) -> State | None:
+    """Return the state, None when the snapshot is of another schema or damaged."""
+    try:
+        data = zstandard.ZstdDecompressor().decompress(snapshot.body, max_output_size=BODY_BYTES_MAX)
+        return State.from_snapshot(_decoded(data))
+    except (zstandard.ZstdError, ValueError, TypeError, InvalidInput):
+        return None
+
+
+def _decoded(data: bytes) -> dict[str, object]:
+    try:
+        return msgspec.json.decode(data, type=dict[str, object])
+    except msgspec.DecodeError:  # lone surrogates
+        import json
+
+        decoded: dict[str, object] = json.loads(data)
+        return decoded
+
+
+def state_after(snapshot: Snapshot, session_id: str, log: Log, head: Head) -> State | None:
+    """Return the state at the log's head, folded onto a snapshot; None when the snapshot is not of this log.
+
+    Raises Damaged, NewerFormat, StorageError.
+    """
+    state = unpack(snapshot)
+    if state is None or (state.session_id, state.ordinal) != (session_id, snapshot.ordinal):
+        return None
+    ordinal, chain = snapshot.ordinal, snapshot.chain
+    for batch in log.batches(Window(after=ordinal, before=head[0] + 1)):
+        linked = link(batch, ordinal, chain)
+        if linked is None:
+            return None
+        ordinal, chain = linked
+        fold(batch, state)
+    return state if (ordinal, chain) == head else None
+
+
+def link(batch: list[Event], ordinal: int, chain: bytes) -> Head | None:
+    """Carry a chain on over events; None where one is missing."""
+    for event in batch:
+        ordinal += 1
+        if event.ordinal != ordinal:
+            return None
+        chain = _core.chain_next(chain, ordinal, event.event_id, event.time_us, event.digest, event.type)
+    return ordinal, chain
