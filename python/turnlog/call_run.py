@@ -83,7 +83,11 @@ class CallRun(CallView):
         finally:
             self._entry.leave()
 
-    async def run_async(self, fn: Callable[..., Awaitable[Value] | Value], /, *args: Any, **kwargs: Any) -> Value:
+    @overload
+    async def run_async(self, fn: Callable[..., Awaitable[Value]], /, *args: Any, **kwargs: Any) -> Value: ...
+    @overload
+    async def run_async(self, fn: Callable[..., Value], /, *args: Any, **kwargs: Any) -> Value: ...
+    async def run_async(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Do as `run` does, awaiting what `fn` returns; under asyncio, appends do not block the loop.
 
         Cancelling the await while the log is written waits for that write, so nothing acknowledged is lost.
@@ -101,8 +105,7 @@ class CallRun(CallView):
         try:
             found, given, named = await aside(lambda: self._begin(fn, args, kwargs), undo=self._not_begun)
             if found is not None:
-                value: Value = found.value(self.key, self._live.session.id)
-                return value
+                return found.value(self.key, self._live.session.id)
             began = time.monotonic()
             try:
                 answer: Any = fn(*given, **named)
@@ -113,8 +116,7 @@ class CallRun(CallView):
                 await aside(lambda: self._failed(interrupted, began))
                 raise
             await aside(lambda: self._completed(answer, began))
-            result: Value = answer
-            return result
+            return answer
         finally:
             self._entry.leave()
 

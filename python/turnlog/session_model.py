@@ -108,7 +108,7 @@ class SessionModel(SessionHistory):
         2
         >>> session.record("turn.completed", {"turn": "t1"})  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        turnlog.errors.InvalidTransition: turn.completed: turn 't1' does not run (session ...)
+        turnlog.errors.InvalidTransition: turn.completed: turn 't1' is absent (session ...)
         """
         from turnlog import events
 

@@ -201,7 +201,7 @@ class Turn:
         >>> turn.complete()
         >>> turn.complete()  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        turnlog.errors.InvalidTransition: turn.completed: turn '...' is completed already (session ...)
+        turnlog.errors.InvalidTransition: turn.completed: turn '...' is completed (session ...)
         """
         self._end("turn.completed", {})
 
