@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from turnlog import Store
+from turnlog import Store, disk
 from turnlog.errors import (
     AmbiguousId,
     Closed,
@@ -32,6 +32,19 @@ def test_opening_makes_the_store_once(tmp_path: Path) -> None:
     with Store.open(tmp_path / "store"):
         assert (tmp_path / "store" / "store.json").read_bytes() == identity
     assert (tmp_path / "store").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_new_store_is_durable_with_every_folder_above_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    real = disk.sync_directory
+
+    def sync(path: str) -> None:
+        synced.append(path)
+        real(path)
+
+    monkeypatch.setattr(disk, "sync_directory", sync)
+    Store.open(tmp_path / "above" / "store").close()
+    assert synced == [str(tmp_path), str(tmp_path / "above"), *[str(tmp_path / "above" / "store")] * 3]
 
 
 def test_a_missing_store_is_not_made_when_that_was_not_asked(tmp_path: Path) -> None:

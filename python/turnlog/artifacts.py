@@ -173,8 +173,7 @@ class ArtifactStore:
         """Make a folder durable, whoever made it."""
         if folder in self._made and os.path.isdir(folder):
             return
-        if not disk.make_directory(folder):
-            disk.sync_directory(os.path.dirname(folder))
+        disk.make_directory(folder)
         self._made.add(folder)
 
     # -- reading ---------------------------------------------------------------------------------------------------

@@ -37,7 +37,9 @@ def translate(error: OSError, doing: str) -> TurnlogError:
     if error.errno in NO_SPACE:
         return NoSpace(message, error.errno)
     if error.errno in _READ_ONLY:
-        return ReadOnly(message)
+        refused = ReadOnly(message)
+        refused.next = ("sessionctl path",)  # nothing is damaged: it is about which folder, and whose
+        return refused
     return StorageError(message, error.errno)
 
 
@@ -77,10 +79,21 @@ def make_directory(path: str) -> bool:
     """Create a directory (mode 0700) below an existing one, durably; return False when it was already there."""
     try:
         os.mkdir(path, _DIRECTORY_MODE)
+        made = True
     except FileExistsError:
-        return False
+        made = False  # whoever made it may have died, or not come that far yet, before its name was durable
     sync_directory(os.path.dirname(path))
-    return True
+    return made
+
+
+def make_directories(path: str) -> None:
+    """Create a directory and those above it that are missing, each durably."""
+    path = os.path.abspath(path)
+    parent = os.path.dirname(path)
+    if not os.path.isdir(parent):
+        make_directories(parent)
+    if not os.path.isdir(path) or os.access(parent, os.R_OK):  # what we may not open was not filled by us
+        make_directory(path)
 
 
 def create_file(path: str, write: Callable[[int], None]) -> None:

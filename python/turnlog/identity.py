@@ -6,6 +6,7 @@ sessions is never taken for an empty one. Must not know: sessions' contents, the
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 
@@ -14,7 +15,6 @@ from turnlog.errors import Damaged, NewerFormat, StoreNotFound
 from turnlog.ids import format_id, new_id
 
 FORMAT = 1
-_DIRECTORY_MODE = 0o700
 _REPAIR: tuple[str, ...] = ("sessionctl repair --store {store}",)
 
 
@@ -26,7 +26,7 @@ def ensure(folder: str, *, create: bool) -> None:
     """
     path = os.path.join(folder, names.STORE_FILE)
     if not os.path.exists(path):
-        if _holds_sessions(folder):
+        if _holds_sessions(folder) and not os.path.exists(path):  # else another process made it meanwhile
             raise _damaged(f"{folder} holds sessions but no {names.STORE_FILE}", folder)
         if not create:
             message = f"there is no store at {folder}"
@@ -44,10 +44,16 @@ def write_identity(folder: str) -> None:
 def _make(folder: str) -> None:
     """Create the folders, then `store.json`; a crash in between is finished by the next open."""
     try:
-        os.makedirs(folder, mode=_DIRECTORY_MODE, exist_ok=True)
-        for part in (names.SESSIONS, names.LIVE):
-            os.makedirs(os.path.join(folder, part), mode=_DIRECTORY_MODE, exist_ok=True)
-        write_identity(folder)
+        disk.make_directories(folder)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # of several processes that make it at once, one does
+            if not os.path.exists(os.path.join(folder, names.STORE_FILE)):
+                for part in (names.SESSIONS, names.LIVE):
+                    disk.make_directory(os.path.join(folder, part))
+                write_identity(folder)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         raise disk.translate(error, f"creating the store {folder}").at(store=folder) from error
 

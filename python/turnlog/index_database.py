@@ -196,4 +196,6 @@ class Database:
     def _unavailable(self, cause: object) -> IndexUnavailable:
         unavailable = IndexUnavailable(f"the index {self.path} cannot be used: {cause}")
         unavailable.at(store=self._store)
+        if isinstance(cause, apsw.ReadOnlyError | PermissionError):
+            unavailable.next = ("sessionctl list",)  # which answers from memory; a rebuild could not be written either
         return unavailable

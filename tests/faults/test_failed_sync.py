@@ -125,6 +125,36 @@ def test_control_a_writer_that_retries_a_failed_sync_is_caught(tmp_path: Path) -
         run_child("pure", RETRIES + POISONED, tmp_path, {"SYNC_FAIL_AT": 3, "SYNC_ERRNO": EIO})
 
 
+REOPENED = """
+os.environ["TURNLOG_CORE"] = core.IMPLEMENTATION
+from turnlog import Store
+from turnlog.verify import check_session
+with Store.open(folder / "store") as store:
+    session = store.create()
+    kept = [session.append("note.written", {"n": n}).ordinal for n in range(3)]
+    faults["SYNC_FAIL_AT"] = faults["SYNCS"] + 1
+    for level in ("durable", "durable", "buffered"):
+        try:
+            session.append("note.written", {"n": "lost"}, durability=level)
+        except errors.SyncFailed as error:
+            assert error.session == session.id and error.next_commands() == [f"sessionctl verify {session.id}"]
+        else:
+            raise AssertionError("a poisoned session answered")
+    assert [event.ordinal for event in session.events()] == [1, *kept], "an event that nobody acknowledged is shown"
+    session.close()
+    again = store.session(session.id)
+    kept.append(again.append("note.written", {"n": "after"}).ordinal)
+    found = {event.ordinal: event.payload for event in again.events()}
+    assert [found[ordinal].get("n") for ordinal in kept] == [0, 1, 2, "after"]
+assert check_session(str(folder / "store"), session.id, full=True).ok
+print("reopened")
+"""
+
+
+def test_a_session_is_usable_again_once_it_is_closed_and_reopened(core: ModuleType, tmp_path: Path) -> None:
+    assert run_child(core.IMPLEMENTATION, REOPENED, tmp_path, {"SYNC_ERRNO": EIO}) == "reopened\n"
+
+
 def test_a_failed_background_sync_poisons_the_writer(core: ModuleType, tmp_path: Path) -> None:
     code = """
 committer = core.Committer(str(folder), interval_ms=5)

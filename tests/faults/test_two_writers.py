@@ -13,6 +13,7 @@ import pytest
 
 from turnlog import Store
 from turnlog.errors import Locked, WrongProcess
+from turnlog.verify import check_store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,6 +69,67 @@ def test_a_second_process_reads_but_is_refused_and_told_who_writes(tmp_path: Pat
         assert refused.stdout.startswith("2\n")
         assert f"pid {os.getpid()}" in refused.stdout
     assert other_process(tmp_path / "store", session.id).returncode == 0
+
+
+WRITER = """
+import sys
+from turnlog import Store
+with Store.open(sys.argv[1], roll_bytes=16384) as store:
+    session = store.create(title=sys.argv[2])
+    print("open", flush=True)
+    sys.stdin.readline()
+    for number in range(300):
+        session.append("note.written", {"n": number, "text": "x" * 200}, durability=("durable", "buffered")[number % 2])
+"""
+
+
+RACER = """
+import sys
+from turnlog import Store
+print("ready", flush=True)
+sys.stdin.readline()
+with Store.open(sys.argv[1]) as store:
+    session = store.create()
+    with open(sys.argv[1] + "/store.json") as identity:
+        print(session.append("note.written", {}).ordinal, identity.read())
+"""
+
+
+def test_of_several_processes_that_open_a_new_store_at_once_one_makes_it(tmp_path: Path) -> None:
+    for attempt in range(5):
+        command = [sys.executable, "-c", RACER, str(tmp_path / str(attempt))]
+        racers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(6)]
+        ready = [racer.stdout.readline() for racer in racers if racer.stdout is not None]
+        for racer in racers:
+            assert racer.stdin is not None
+            racer.stdin.write("go\n")
+            racer.stdin.flush()
+        answers = [racer.communicate(timeout=60)[0] for racer in racers]
+        assert ready == ["ready\n"] * 6
+        assert {answer.partition(" ")[0] for answer in answers} == {"2"}
+        assert len(set(answers)) == 1, "the identity of the store was written twice"
+        assert len(check_store(str(tmp_path / str(attempt))).sessions) == 6
+
+
+def test_several_processes_write_sessions_of_one_store_at_the_same_time(tmp_path: Path) -> None:
+    path = str(tmp_path / "store")
+    command = [sys.executable, "-c", WRITER, path]
+    writers = [
+        subprocess.Popen([*command, f"writer {number}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for number in range(4)
+    ]
+    opened = [writer.stdout.readline() for writer in writers if writer.stdout is not None]
+    rest = [writer.communicate("go\n", timeout=60)[0] for writer in writers]
+    assert (opened, rest) == (["open\n"] * 4, [""] * 4)
+    assert [writer.returncode for writer in writers] == [0] * 4
+    assert check_store(path, full=True).ok
+    with Store.open(path, read_only=True) as store:
+        rows, _ = store.list()
+        assert sorted(row["title"] for row in rows) == [f"writer {number}" for number in range(4)]
+        for row in rows:
+            assert row["events"] == 301
+            payloads = [event.payload["n"] for event in store.session(row["id"]).events(after=1)]
+            assert payloads == list(range(300))
 
 
 def test_a_forked_child_is_refused_and_leaves_the_parent_alone(tmp_path: Path) -> None:
