@@ -52,7 +52,8 @@ enum Checker {
     Done,
 }
 
-/// Walk all frames of a segment. `segment_id` is none if the header tells none: then no frame can be believed.
+/// Walk all frames of a segment. `helper`: the chain and the digests may be checked by a thread of their own, which
+/// helps unless other segments are scanned at the same time. `segment_id` is none if the header tells none: then no frame can be believed.
 ///
 /// # Errors
 /// `Io`.
@@ -62,6 +63,7 @@ pub fn scan(
     segment_id: Option<[u8; 16]>,
     end: Option<u64>,
     digests: bool,
+    helper: bool,
 ) -> Result<Facts> {
     let chain = header.fields.as_ref().map_or([0; 32], |fields| fields.prev_chain);
     let check = ChainCheck::new(chain, digests);
@@ -72,7 +74,7 @@ pub fn scan(
         scan.run(segment_id.is_some())?;
         Ok(scan.finish(None))
     };
-    if size <= 2 * CHUNK_BYTES as u64 {
+    if !helper || size <= 2 * CHUNK_BYTES as u64 {
         return here(check);
     }
     thread::scope(|scope| {

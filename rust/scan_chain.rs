@@ -15,6 +15,8 @@ use crate::format::{FLAG_COMMIT, FLAG_REDACTED, KIND_EVENT, KIND_REPAIR_NOTE};
 use crate::frame::{FrameHeader, TYPE_AT, bytes_at, u64_at};
 use crate::source::{Chunk, to_usize};
 
+const COMMON_TYPES: usize = 8;
+
 /// One valid frame that is in order; the rest is read from its bytes.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -76,9 +78,9 @@ pub(crate) struct ChainCheck {
     before: u64,
     awaiting: Vec<usize>,
     pub(crate) faults: Vec<Fault>,
-    types: Vec<u64>,                    // visible events of each type
+    types: Vec<(Box<[u8]>, u64)>, // each type with its visible events, in order of appearance
     indexes: HashMap<Box<[u8]>, usize>, // of a type in `types`
-    group: Vec<(usize, u32)>,           // type and size of the events of the open group
+    group: Vec<(usize, u32)>,     // type and size of the events of the open group
     pub(crate) payload_bytes: u64,
 }
 
@@ -116,8 +118,8 @@ impl ChainCheck {
     /// Visible events of each type.
     pub(crate) fn visible_types(&self) -> Vec<(String, u64)> {
         let name = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
-        let counts = self.indexes.iter().map(|(type_name, &index)| (name(type_name), self.types[index]));
-        counts.filter(|&(_, count)| count > 0).collect()
+        let visible = self.types.iter().filter(|(_, count)| *count > 0);
+        visible.map(|(type_name, count)| (name(type_name), *count)).collect()
     }
 
     fn link(&mut self, link: &Link, frame: &[u8]) {
@@ -153,18 +155,26 @@ impl ChainCheck {
             let time_us = u64_at(frame, 88);
             self.chain = chain_next(&self.chain, ordinal, &id, time_us, &payload_digest, type_name);
         }
-        let index = self.indexes.get(type_name).copied().unwrap_or(self.types.len());
-        if index == self.types.len() {
-            self.types.push(0);
-            self.indexes.insert(type_name.into(), index);
-        }
+        let index = self.index_of(type_name);
         self.group.push((index, link.payload_length));
         if link.flags & FLAG_COMMIT != 0 {
             for (index, size) in self.group.drain(..) {
-                self.types[index] += 1;
+                self.types[index].1 += 1;
                 self.payload_bytes += u64::from(size);
             }
         }
+    }
+
+    /// The place of a type in `types`. Few types make up nearly all events, and are found sooner than hashed.
+    fn index_of(&mut self, type_name: &[u8]) -> usize {
+        let early = self.types.iter().take(COMMON_TYPES).position(|(known, _)| **known == *type_name);
+        if let Some(index) = early.or_else(|| self.indexes.get(type_name).copied()) {
+            return index;
+        }
+        let index = self.types.len();
+        self.types.push((type_name.into(), 0));
+        self.indexes.insert(type_name.into(), index);
+        index
     }
 
     fn fault(&mut self, code: &'static str, link: &Link, frame: &[u8], before: u64, detail: &str) {

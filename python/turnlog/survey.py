@@ -149,16 +149,17 @@ def examine(
     digests: bool = False,
     known_id: bytes | None = None,
     siblings: Sequence[SegmentFile] = (),
+    helper: bool = True,
 ) -> SegmentReport:
     """Scan one segment and judge it.
 
     `successor` holds the next segment's header fields; `newest` says that there is no next one; `following` is the
     first ordinal in the next one's name (0: none). `known_id` is the segment id that a neighbour states, `siblings` are
-    the session's segments, where a misplaced frame may come from.
+    the session's segments, where a misplaced frame may come from. `helper` allows the scan a second thread.
     Raises StorageError or Damaged only when nothing of the file can be read; read errors become the verdict IO_ERROR.
     """
     with _core.SegmentReader(file.path, known_id) as reader:
-        scan = reader.scan(digests=digests)
+        scan = reader.scan(digests=digests, helper=helper)
         last_seen = _last_seen(reader, scan, file)
         moved = misplaced.moved_frames(reader, scan, known_id, siblings or [file])
     fields = scan["header"]["fields"]

@@ -136,7 +136,9 @@ def _check_segments(
 
     def scan(index: int) -> SegmentReport:
         around = surroundings(files, index, session_id, witness)
-        return examine(files[index], session_id, **around, witness=witness, digests=digests)
+        # a second thread inside a scan helps only where no other segment is scanned beside it
+        helper = index == len(files) - 1
+        return examine(files[index], session_id, **around, witness=witness, digests=digests, helper=helper)
 
     reports: list[SegmentReport] = []
     findings: list[Finding] = []

@@ -137,11 +137,17 @@ impl SegmentReader {
         self.call(py, |shared| sparse(&shared.segment.source, &shared.segment_id))
     }
 
-    #[pyo3(signature = (*, end = None, digests = false))]
-    fn scan<'py>(&self, py: Python<'py>, end: Option<u64>, digests: bool) -> PyResult<Bound<'py, PyDict>> {
+    #[pyo3(signature = (*, end = None, digests = false, helper = true))]
+    fn scan<'py>(
+        &self,
+        py: Python<'py>,
+        end: Option<u64>,
+        digests: bool,
+        helper: bool,
+    ) -> PyResult<Bound<'py, PyDict>> {
         let facts = self.call(py, |shared| {
             let segment = &shared.segment;
-            scan(&segment.source, &segment.header, segment.segment_id, end, digests)
+            scan(&segment.source, &segment.header, segment.segment_id, end, digests, helper)
         })?;
         let dict = facts_dict(py, &facts)?;
         dict.set_item("header", &self.header)?;

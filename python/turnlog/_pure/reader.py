@@ -111,8 +111,12 @@ class SegmentReader:
         """(ordinal, offset) of the first event at or after each 64 KiB. Raises StorageError."""
         return sparse(self._open(), self._id())
 
-    def scan(self, *, end: int | None = None, digests: bool = False) -> dict[str, Any]:
-        """All facts about the segment; `digests` also computes SHA-256 of every payload. Raises StorageError."""
+    def scan(self, *, end: int | None = None, digests: bool = False, helper: bool = True) -> dict[str, Any]:
+        """All facts about the segment; `digests` also computes SHA-256 of every payload. Raises StorageError.
+
+        `helper` lets a core use a second thread, which helps unless other segments are scanned at the same time.
+        """
+        del helper  # this core has no use for one
         return Scan(self._open(), self.header, self._segment_id, end, digests).run()
 
     def sync(self) -> None:
