@@ -52,8 +52,8 @@ enum Checker {
     Done,
 }
 
-/// Walk all frames of a segment. `helper`: the chain and the digests may be checked by a thread of their own, which
-/// helps unless other segments are scanned at the same time. `segment_id` is none if the header tells none: then no frame can be believed.
+/// Walk all frames of a segment. `helper` allows a second thread, which helps unless other segments are scanned at the
+/// same time. `segment_id` is none if the header tells none: then no frame can be believed.
 ///
 /// # Errors
 /// `Io`.

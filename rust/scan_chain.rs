@@ -15,7 +15,7 @@ use crate::format::{FLAG_COMMIT, FLAG_REDACTED, KIND_EVENT, KIND_REPAIR_NOTE};
 use crate::frame::{FrameHeader, TYPE_AT, bytes_at, u64_at};
 use crate::source::{Chunk, to_usize};
 
-const COMMON_TYPES: usize = 8;
+const EARLY_TYPES: usize = 8;
 
 /// One valid frame that is in order; the rest is read from its bytes.
 #[derive(Debug)]
@@ -167,7 +167,7 @@ impl ChainCheck {
 
     /// The place of a type in `types`. Few types make up nearly all events, and are found sooner than hashed.
     fn index_of(&mut self, type_name: &[u8]) -> usize {
-        let early = self.types.iter().take(COMMON_TYPES).position(|(known, _)| **known == *type_name);
+        let early = self.types.iter().take(EARLY_TYPES).position(|(known, _)| **known == *type_name);
         if let Some(index) = early.or_else(|| self.indexes.get(type_name).copied()) {
             return index;
         }

@@ -90,7 +90,7 @@ def test_a_read_error_is_a_verdict_not_an_end(victim: Victim, monkeypatch: pytes
         def __exit__(self, *error: object) -> None:
             return
 
-        def scan(self, *, digests: bool) -> object:
+        def scan(self, *, digests: bool, helper: bool) -> object:
             return scan
 
         def replay(self, *args: object, **kwargs: object) -> tuple[list[object], int, int, None, int, None]:
