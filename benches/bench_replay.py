@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -65,33 +66,37 @@ def test_decoded_events_against_orjson(benchmark: BenchmarkFixture, big_store: t
         compare(benchmark, decoded, lambda: _orjson_list(jsonl), name=name, bar=1.3, at_most=False, rounds=5)
 
 
-def _anonymous_kib() -> int:
-    with open("/proc/self/status", encoding="ascii") as file:
+GROWTH = """
+import sys
+
+def anonymous_kib():
+    with open("/proc/self/status") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("RssAnon"))
 
+import orjson
+from turnlog import Store
+path, session_id, jsonl, side = sys.argv[1:]
+session = Store.open(path, read_only=True).session(session_id)
+next(session.events())
+before = anonymous_kib()
+if side == "handles":
+    kept = list(session.events())
+else:
+    with open(jsonl, "rb") as file:
+        kept = [orjson.loads(line) for line in file]
+print(anonymous_kib() - before)
+"""
 
-def _growth_in_child(make: Any) -> int:
-    """Return by how many KiB a fresh child grows while it holds what `make` returns."""
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        before = _anonymous_kib()
-        kept = make()
-        os.write(write, str(_anonymous_kib() - before).encode())
-        os._exit(0 if kept else 1)
-    os.waitpid(pid, 0)
-    os.close(write)
-    with os.fdopen(read) as file:
-        return int(file.read())
+
+def _growth_kib(store: tuple[Path, str], jsonl: Path, side: str) -> int:
+    """Return by how much a fresh process grows while it keeps what it has read."""
+    command = [sys.executable, "-c", GROWTH, str(store[0]), store[1], str(jsonl), side]
+    return int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
 def test_memory_of_lazy_handles(benchmark: BenchmarkFixture, big_store: tuple[Path, str], jsonl: Path) -> None:
-    def handles() -> list[Any]:
-        store = Store.open(big_store[0], read_only=True)
-        return list(store.session(big_store[1]).events())
-
     def measure() -> float:
-        return _growth_in_child(handles) / _growth_in_child(lambda: _orjson_list(jsonl))
+        return _growth_kib(big_store, jsonl, "handles") / _growth_kib(big_store, jsonl, "objects")
 
     figure = benchmark.pedantic(measure, rounds=1)
     record(benchmark, "memory of 200,000 lazy handles / of orjson's objects", figure, 1 / 8, at_most=True)

@@ -4,7 +4,6 @@
 ARCHITECTURE.md; every byte on disk: FORMAT.md.
 """
 
-from turnlog._core import IMPLEMENTATION, Event, Receipt
 from turnlog.errors import (
     AmbiguousId,
     ArtifactNotFound,
@@ -35,33 +34,39 @@ from turnlog.errors import (
     Unsupported,
     WrongProcess,
 )
-from turnlog.session import Session
-from turnlog.store import Store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from turnlog._core import IMPLEMENTATION, Event, Receipt
     from turnlog.plans import Plan, Tasks
     from turnlog.reference import Reference
+    from turnlog.session import Session
     from turnlog.state import State
     from turnlog.step import Step
+    from turnlog.store import Store
     from turnlog.tools import Resolution, ToolCall
     from turnlog.turn import Turn
 
     __version__: str
 else:
-    _LATE = {  # the session model costs the import of msgspec: only who names it, or uses it, pays
+    _LATE = {  # imported when first named: `sessionctl list` needs a third of them, and msgspec only who uses the model
+        "Event": "_core",
+        "IMPLEMENTATION": "_core",
         "Plan": "plans",
+        "Receipt": "_core",
         "Reference": "reference",
         "Resolution": "tools",
+        "Session": "session",
         "State": "state",
         "Step": "step",
+        "Store": "store",
         "Tasks": "plans",
         "ToolCall": "tools",
         "Turn": "turn",
     }
 
     def __getattr__(name: str) -> object:
-        """Look up what costs more than the import: the names of the session model, the version in the metadata."""
+        """Import a name when it is first used; read the version from the metadata."""
         if name in _LATE:
             from importlib import import_module
 

@@ -16,7 +16,6 @@ from turnlog import _core
 from turnlog._core import FRAME_HEADER_MIN_BYTES, FRAME_MAGIC, FRAME_TRAILER_BYTES, HEADER_BYTES, KIND_CLOSE
 from turnlog.errors import Damaged, StorageError
 from turnlog.index_plan import stamp
-from turnlog.log import Log, Window
 from turnlog.projection import TYPES, SessionRow, fold, imported_until
 from turnlog.segments import list_segments
 
@@ -196,6 +195,8 @@ def _enter(visit: Visit, file: SegmentFile, fields: Mapping[str, Any]) -> Segmen
 
 def _inherit(row: SessionRow, directory: str) -> None:
     """Give a fork the title and settings that its first ancestor was created with; its own events may change them."""
+    from turnlog.log import Log, Window  # most sessions are no forks: start-up counts
+
     log = Log(directory, row.id)
     try:
         fold(row, log.events(Window(0, 2, _CREATED, "skip")))

@@ -6,12 +6,12 @@ kept where the next question to the index finds it, and the next look tries agai
 
 from __future__ import annotations
 
-import threading
-
 from turnlog.errors import Closed, IndexUnavailable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import threading
+
     from turnlog.store import Store
 
 _EVERY_S = 0.2
@@ -23,19 +23,22 @@ class Projector:
     def __init__(self, store: Store) -> None:
         """Start nothing yet."""
         self._store = store
-        self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._stop: threading.Event
 
     def start(self) -> None:
         """Begin to look; the store holds its lock meanwhile. Idempotent."""
         if self._thread is None:
+            import threading  # only here: start-up counts
+
+            self._stop = threading.Event()
             self._thread = threading.Thread(target=self._run, name="turnlog-projector", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
         """Return when the thread has ended."""
-        self._stop.set()
         if self._thread is not None:
+            self._stop.set()
             self._thread.join()
 
     def _run(self) -> None:

@@ -9,10 +9,9 @@ application mean.
 from __future__ import annotations
 
 import os
-import threading
+from _thread import RLock
 
 from turnlog import _core, disk, folders, identity, lookup, names
-from turnlog.appender import Appender
 from turnlog.errors import (
     Closed,
     Conflict,
@@ -23,7 +22,6 @@ from turnlog.errors import (
 from turnlog.ids import format_id, new_id, parse_id
 from turnlog.index import Index
 from turnlog.projector import Projector
-from turnlog.session import Session
 from turnlog.store_forks import StoreForks
 from turnlog.store_model import OFFLOAD_BYTES, StoreModel, first_payload, make_ephemeral
 
@@ -34,8 +32,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Self
 
+    from turnlog.appender import Appender
     from turnlog.errors import TurnlogError
-
+    from turnlog.session import Session
 
 
 class Store(StoreModel, StoreForks):
@@ -61,7 +60,7 @@ class Store(StoreModel, StoreForks):
         self.index_error: TurnlogError | None = None  # why the last projection failed; the log is not affected
         self._roll_bytes = roll_bytes
         self._pid = os.getpid()
-        self._guard = threading.RLock()
+        self._guard = RLock()
         self._sessions: dict[str, Session] = {}
         self._committer: _core.Committer | None = None
         self._index: Index | None = None
@@ -115,6 +114,8 @@ class Store(StoreModel, StoreForks):
             message = "a session with this id exists already"
             raise Conflict(message, session=session_id)
         payload = first_payload(title=title, cwd=cwd, model=model, tags=tags, parent=parent, **settings)
+        from turnlog.session import Session  # only who opens one needs all that is behind it
+
         session = Session(self, session_id)
         if ephemeral:
             make_ephemeral(session)
@@ -131,6 +132,8 @@ class Store(StoreModel, StoreForks):
         Raises SessionNotFound, AmbiguousId.
         """
         self._check_open()
+        from turnlog.session import Session  # same as above
+
         session_id = self.resolve(id)
         with self._guard:
             session = self._sessions.get(session_id)
@@ -187,6 +190,8 @@ class Store(StoreModel, StoreForks):
     def _appender(self, session_id: str, *, new: bool) -> Appender:
         self._check_open()
         self.check_writable(session_id)
+        from turnlog.appender import Appender  # same as above
+
         with self._guard:
             if self._committer is None:
                 self._committer = _core.Committer(os.path.join(self.path, names.SESSIONS))
