@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from tests.faults import damage
 from tests.faults.powercut import until_done
 from tests.forks import fill, folder, ordinals
-from turnlog import Store, names
+from turnlog import Store, _core, names
 from turnlog.errors import Conflict, InvalidInput, InvalidPayload, NotFound, PayloadTooLarge, ReadOnly
 from turnlog.fork import fork_point
 from turnlog.ids import format_id, new_id
@@ -82,6 +82,12 @@ def test_the_first_own_event_names_the_parent_and_the_second_the_settings(store:
         "tags": ["try"],
     }
     assert configured.payload == {"model": "provider/y", "effort": "high", "cwd": os.getcwd()}
+
+
+def test_the_first_own_events_are_one_atomic_group(store: Store, parent: Session) -> None:
+    child = store.fork(parent, 5, model="provider/y")
+    assert [event.flags & _core.FLAG_COMMIT for event in child.events(after=5)] == [0, _core.FLAG_COMMIT]
+    assert all(event.durable for event in child.events(after=5))
 
 
 def test_a_parent_that_goes_on_is_not_seen_by_its_fork(store: Store, parent: Session) -> None:

@@ -132,6 +132,44 @@ def test_damage_of_the_parent_behind_the_fork_is_not_the_forks(family: tuple[dam
     assert check_session(victim.store, child).ok
 
 
+def test_a_parent_put_back_from_an_older_copy_ends_too_early(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store:
+        parent = store.create()
+        fill(parent, 9)
+        parent.close()
+        shutil.copytree(folder(store, parent.id), tmp_path / "copy")
+        fill(store.session(parent.id), 10)
+        child = store.fork(parent.id)
+    shutil.rmtree(folder(store, parent.id))
+    shutil.copytree(tmp_path / "copy", folder(store, parent.id))
+    with Store.open(tmp_path / "store", read_only=True) as store:
+        session = store.session(child.id)
+        with pytest.raises(Damaged) as caught:
+            list(session.events(after=4))
+        assert (caught.value.session, caught.value.lost) == (parent.id, (11, 20))
+        assert ordinals(session.events(after=4, before=11)) == [5, 6, 7, 8, 9, 10]
+        assert ordinals(session.events(on_damage="skip", reverse=True)) == [21, *range(10, 0, -1)]
+    assert [finding["code"] for finding in check_session(store.path, child.id).findings] == ["parent"]
+
+
+def test_damage_right_behind_the_fork_ordinal_is_not_the_forks(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store:
+        parent = store.create()
+        fill(parent, 30)
+        child = store.fork(parent, 12)
+        parent.close()
+        (file,) = list_segments(folder(store, parent.id))
+        damage.flip(file.path, parent_offset(store, parent.id, 13) + 150)
+        assert ordinals(child.events()) == list(range(1, 14))
+        assert ordinals(child.events(reverse=True)) == list(range(13, 0, -1))
+        assert check_session(store.path, child.id).ok
+
+
+def parent_offset(store: Store, session_id: str, ordinal: int) -> int:
+    """Return where an event lies in its segment."""
+    return store.session(session_id).event(ordinal).offset
+
+
 def test_damage_of_the_parent_before_the_fork_is_named_and_passed(family: tuple[damage.Victim, str]) -> None:
     victim, child = family
     lost = damage.flipped_payload(victim)

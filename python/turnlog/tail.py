@@ -80,7 +80,6 @@ class Tail:
         files = list_segments(self._log.directory)
         if not files:
             return False
-        self._ordinal = max(self._ordinal, self._log.fork_ordinal() + 1)
         index = self._log.position(files, self._ordinal)
         self._file = files[index]
         self._ordinal, self._offset = self._log.seek(self._file, self._log.open_reader(self._file), self._ordinal)
