@@ -161,6 +161,7 @@ def test_damage_right_behind_the_fork_ordinal_is_not_the_forks(tmp_path: Path) -
         (file,) = list_segments(folder(store, parent.id))
         damage.flip(file.path, parent_offset(store, parent.id, 13) + 150)
         assert ordinals(child.events()) == list(range(1, 14))
+        assert ordinals(child.events(types=["note.written"])) == list(range(2, 13))
         assert ordinals(child.events(reverse=True)) == list(range(13, 0, -1))
         assert check_session(store.path, child.id).ok
 
