@@ -7,19 +7,20 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.turns import TURN
-from turnlog import Damaged, Locked, ReadOnly, Store, names
+from turnlog import Damaged, IndexUnavailable, Locked, ReadOnly, Store, names
 from turnlog.history import SHAPES
 from turnlog.history_check import problems
 from turnlog.importers.importer import import_path
 from turnlog.index_snapshots import Snapshot
 from turnlog.reduce import fold
-from turnlog.snapshots import pack, unpack
+from turnlog.snapshots import keep, pack, unpack
 from turnlog.state import SNAPSHOT_SCHEMA, State
 
 if TYPE_CHECKING:
@@ -226,7 +227,7 @@ def test_a_damaged_result_reads_as_unknown_when_damage_is_accepted(store: Store)
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep a snapshot after every few events."""
-    monkeypatch.setattr("turnlog.resume.SNAPSHOT_EVENTS", 4)
+    monkeypatch.setattr("turnlog.snapshots.CLOSING_EVENTS", 4)
 
 
 def snapshot_of(store: Store, id: str) -> Snapshot:
@@ -319,6 +320,58 @@ def test_only_the_newest_snapshots_are_kept(store: Store) -> None:
         with store.session(id) as session:
             session.append_many([("acme.note", {"n": n}) for n in range(5)])
     assert store.index()._database.writable().execute("SELECT count(*) FROM snapshots").get == 2
+
+
+def test_a_snapshot_that_is_taken_while_others_append_is_exact(store: Store) -> None:
+    with store.create() as session:
+        assert session.state.ordinal == 1
+        store.index()
+
+        def work(name: str) -> None:
+            for number in range(300):
+                session.append("message.user", {"content": f"{name} {number}"}, durability="buffered")
+
+        threads = [threading.Thread(target=work, args=(name,)) for name in ("a", "b")]
+        for thread in threads:
+            thread.start()
+        taken: dict[int, Snapshot] = {}
+        while any(thread.is_alive() for thread in threads):
+            keep(store, session, every=1)
+            if session.snapshot_ordinal:
+                found = snapshot_of(store, session.id)
+                taken[found.ordinal] = found
+        for thread in threads:
+            thread.join()
+        session.flush()
+        assert taken
+        for ordinal, snapshot in taken.items():
+            assert snapshot.chain == session.log().chain_at(ordinal)
+            assert unpack(snapshot) == fold(session.events(before=ordinal + 1), State(session.id))
+
+
+def test_an_ephemeral_session_leaves_no_snapshot() -> None:
+    with Store.ephemeral() as memory, memory.create() as session:
+        for _ in range(600):
+            session.record("message.user", {"content": "x"})
+        assert session.state.ordinal == 601
+        session.keep_state()
+        assert session.snapshot_ordinal == 0
+
+
+def test_an_index_that_fails_does_not_keep_a_session_from_closing(
+    store: Store, often: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_given: object) -> bool:
+        raise IndexUnavailable("no")
+
+    session = store.create()
+    with session.turn("Go.") as turn:
+        for number in range(5):
+            turn.tool_call("bash", {}, call_id=f"c{number}").run(str)
+        turn.complete()
+    monkeypatch.setattr("turnlog.index.Index.put_snapshot", fails)
+    session.close()
+    assert isinstance(store.index_error, IndexUnavailable)
 
 
 # -- imported sessions ---------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The thread of a store that works beside the appends: it keeps the index near.
+"""The thread of a store that works beside the appends: it keeps the index near, and states of long sessions in it.
 
 Owns: the thread, when it looks, what becomes of its failures. Invariants: an append never waits for it; a failure is
 kept where the next question to the index finds it, and the next look tries again. Must not know: SQL, rows.
@@ -41,6 +41,13 @@ class Projector:
             self._stop.set()
             self._thread.join()
 
+    def _keep_states(self) -> None:
+        for session in self._store.open_sessions():
+            if session.kept() is not None:
+                from turnlog.snapshots import keep  # the model is loaded, since there is a state
+
+                keep(self._store, session)
+
     def _run(self) -> None:
         store = self._store
         while not self._stop.wait(_EVERY_S):
@@ -48,6 +55,7 @@ class Projector:
                 for session in store.open_sessions():
                     session.check_lock()
                 store.index()
+                self._keep_states()
             except Closed:
                 return
             except IndexUnavailable as error:

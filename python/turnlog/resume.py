@@ -15,7 +15,7 @@ from turnlog.errors import Damaged, IndexUnavailable, Locked
 from turnlog.log import Window
 from turnlog.recovered import DanglingCall, Recovery
 from turnlog.reduce import fold
-from turnlog.snapshots import SNAPSHOT_EVENTS, pack, state_after
+from turnlog.snapshots import state_after
 from turnlog.state import SNAPSHOT_SCHEMA, State
 
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ class Resume:
             written = self.session.written_head()
             head = log.head() if written is None else (written["ordinal"], written["chain"])
             state = self._from_snapshot(log, head) or self._fold(log)
-            self._keep(state, head)
             self.state = self.session.begin_with(state)
+            self.session.snapshot_ordinal = self.recovery.snapshot_ordinal
             lost = {error.lost for error in log.damage if error.lost is not None}
             self.recovery.damaged = sorted(lost.union(self.recovery.damaged))
         finally:
@@ -122,16 +122,6 @@ class Resume:
         for batch in log.batches(window):
             fold(batch, state)
         return state
-
-    def _keep(self, state: State, head: Head) -> None:
-        """Store the state when it took long to fold, so that the next resume does not have to."""
-        far = state.ordinal - self.recovery.snapshot_ordinal >= SNAPSHOT_EVENTS
-        if not far or not self.recovery.writable or state.ordinal != head[0]:
-            return
-        try:
-            self.store.index().put_snapshot(self.session.id, pack(state, head[1]))
-        except IndexUnavailable as error:
-            self.store.index_error = error  # a snapshot is a shortcut, and nothing else
 
     def repair(self) -> None:
         """Append what puts the state right, as one group, and follow it. Raises what `Session.append_many` raises."""

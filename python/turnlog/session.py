@@ -219,6 +219,7 @@ class Session(SessionModel):
 
     def close(self) -> None:
         """Flush, mark the orderly end, release the lock; idempotent."""
+        self.keep_state()
         with self._guard:
             if self._closed:
                 return

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from turnlog.recovered import Recovery
     from turnlog.session import Session
     from turnlog.state import State
+    from turnlog.store import Store
 
 
 CREATING = threading.Lock()
@@ -27,7 +28,39 @@ class SessionHistory:
     recovery: Recovery | None = None
     """What `Store.resume` found and did; None for a session that was not resumed."""
 
+    snapshot_ordinal: int = 0
+    """Up to which event the index holds the session's state, as far as is known here."""
+
+    _store: Store
     _live: Live | None = None
+
+    def kept(self) -> Live | None:
+        """Return the state keeper if there is one; unlike `live`, this makes none.
+
+        >>> from turnlog import Store
+        >>> Store.ephemeral().create().kept() is None
+        True
+        """
+        return self._live
+
+    def keep_state(self) -> None:
+        """Store the state in the index, so that a resume has little to fold; a session that is soon folded is left.
+
+        >>> from turnlog import Store
+        >>> Store.ephemeral().create().keep_state()
+        """
+        if self._live is None:
+            return
+        from typing import cast
+
+        from turnlog.errors import TurnlogError
+        from turnlog.snapshots import CLOSING_EVENTS, keep
+
+        session = cast("Session", self)  # the one class that has these methods
+        try:
+            keep(self._store, session, every=CLOSING_EVENTS)
+        except TurnlogError as error:
+            self._store.index_error = error  # a snapshot is a shortcut: the log holds everything
 
     def begin_with(self, state: State) -> State:
         """Keep a state that was folded already (for `Store.resume`); return the one that counts: a session whose state

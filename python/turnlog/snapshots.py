@@ -1,6 +1,6 @@
 """A state in the form the index keeps, and when the log lets it be trusted.
 
-Owns: packing and unpacking, the fold of what came after a snapshot. Invariants: a snapshot counts only if the chain,
+Owns: when one is made, packing and unpacking, the fold of what came after it. Invariants: a snapshot counts only if the chain,
 carried on from it over every later event, ends at the log's own head, so one of another history, of a cut log or of a
 changed event is never used; whatever is wrong with one, the answer is None and the whole log is folded instead. Must
 not know: the index, how a state is reduced.
@@ -8,6 +8,7 @@ not know: the index, how a state is reduced.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,15 +24,58 @@ from turnlog.state import SNAPSHOT_SCHEMA, State
 if TYPE_CHECKING:
     from turnlog._core import Event
     from turnlog.log import Log
+    from turnlog.session import Session
+    from turnlog.store import Store
 
 BODY_BYTES_MAX = 64 << 20
 SNAPSHOT_EVENTS = 4096
 """A resume folds at most about this many events behind the newest snapshot."""
 
+CLOSING_EVENTS = 512
+"""A session that closes leaves at most this many to fold."""
+
 _LEVEL = 1  # written while a session runs
 
 Head = tuple[int, bytes]
 """The last ordinal of a log and the chain there."""
+
+
+def keep(store: Store, session: Session, *, every: int = SNAPSHOT_EVENTS) -> None:
+    """Store the state of a session that is open for writing here, when it is `every` events or more behind.
+
+    The appends go on meanwhile. Raises IndexUnavailable, StorageError, Damaged.
+    """
+    live = session.kept()
+    if live is None or session.is_ephemeral or not session.is_writing:
+        return
+    if live.select(lambda state: state.ordinal) - session.snapshot_ordinal < every:
+        return
+    state = live.select(frozen)
+    chain = _chain_at(session, state.ordinal)
+    if chain is not None and store.index().put_snapshot(session.id, pack(state, chain)):
+        session.snapshot_ordinal = state.ordinal
+
+
+def frozen(state: State) -> State:
+    """Return a copy that stays as it is while the state goes on; its records are immutable and shared."""
+    copied = copy(state)
+    for name in State.__struct_fields__:
+        value = getattr(state, name)
+        if isinstance(value, dict):
+            setattr(copied, name, value.copy())
+    return copied
+
+
+def _chain_at(session: Session, ordinal: int) -> bytes | None:
+    """Return the chain after an event: from the writer, or where it is further by now, from the log."""
+    head = session.written_head()
+    if head is not None and head["ordinal"] == ordinal:
+        return bytes(head["chain"])
+    log = session.log()
+    try:
+        return log.chain_at(ordinal)
+    finally:
+        log.close()
 
 
 def pack(state: State, chain: bytes) -> Snapshot:
