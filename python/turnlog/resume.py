@@ -14,8 +14,8 @@ from turnlog import dangling
 from turnlog.errors import Damaged, IndexUnavailable, Locked
 from turnlog.log import Window
 from turnlog.recovered import DanglingCall, Recovery
-from turnlog.reduce import fold
-from turnlog.snapshots import state_after
+from turnlog.reduce import fold, reduce
+from turnlog.snapshots import frozen, state_after
 from turnlog.state import SNAPSHOT_SCHEMA, State
 
 if TYPE_CHECKING:
@@ -58,6 +58,22 @@ def resume(
         session.close()  # whoever could not resume it must not keep its lock
         raise
     return session
+
+
+def preview(store: Store, id: str) -> tuple[Session, Recovery, State]:
+    """Return a session for reading, what a resume of it would report, and its state then; takes no lock, writes
+    nothing.
+
+    `repaired` holds the events that it would append, without ordinals. Damage is passed over and named. Raises
+    SessionNotFound, Damaged (the newest segment cannot be read at all), StorageError.
+    """
+    session = store.session(id)
+    work = Resume(store, session, accept_damage=True)
+    work.load()
+    work.pretend()
+    work.report_calls()
+    session.recovery = work.recovery
+    return session, work.recovery, work.state
 
 
 class Resume:
@@ -125,17 +141,26 @@ class Resume:
 
     def repair(self) -> None:
         """Append what puts the state right, as one group, and follow it. Raises what `Session.append_many` raises."""
-        for call in dangling.unstarted(self.state):
-            payload = self._proposal(call.proposed_ordinal)
-            if payload.get("source") is not None:
-                self._sources[call.key] = payload["source"]
-        planned = dangling.repairs(self.state, self._sources)
+        planned = self._planned()
         if not planned or not self.recovery.writable:
             return
         receipts = self.session.append_many(planned, atomic=True)
         for (type, payload), receipt in zip(planned, receipts, strict=True):
-            named: dict[str, Any] = {name: payload[name] for name in ("turn", "step", "call_id") if name in payload}
-            self.recovery.repaired.append({"kind": "event", "ordinal": receipt.ordinal, "event": type, **named})
+            self.recovery.repaired.append({**_named(type, payload), "ordinal": receipt.ordinal})
+
+    def pretend(self) -> None:
+        """Follow what `repair` would append, on a copy of the state."""
+        self.state = frozen(self.state)
+        for type, payload in self._planned():
+            self.recovery.repaired.append(_named(type, payload))
+            reduce(self.state, type, self.state.ordinal + 1, self.state.time_us, payload)
+
+    def _planned(self) -> list[dangling.Repair]:
+        for call in dangling.unstarted(self.state):
+            payload = self._proposal(call.proposed_ordinal)
+            if payload.get("source") is not None:
+                self._sources[call.key] = payload["source"]
+        return dangling.repairs(self.state, self._sources)
 
     def _proposal(self, ordinal: int) -> Any:
         """Return the payload of a call's proposal; empty when it was lost."""
@@ -160,3 +185,9 @@ class Resume:
         for call in state.open_calls.values():
             place = recovery.retryable if dangling.may_run_again(call, sources) else recovery.unknown
             place.append(DanglingCall(call, dangling.standing(call, sources), self.session.call))
+
+
+def _named(type: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """Return an appended event as the report names it."""
+    names: dict[str, Any] = {name: payload[name] for name in ("turn", "step", "call_id") if name in payload}
+    return {"kind": "event", "event": type, **names}

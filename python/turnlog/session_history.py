@@ -78,6 +78,7 @@ class SessionHistory:
         with CREATING:
             if self._live is None:
                 self._live = Live(cast("Session", self), state)
+                return state
         return self._live.current()
 
     def history(self, shape: str = "anthropic") -> History:

@@ -1,9 +1,9 @@
 """A state in the form the index keeps, and when the log lets it be trusted.
 
-Owns: when one is made, packing and unpacking, the fold of what came after it. Invariants: a snapshot counts only if the chain,
-carried on from it over every later event, ends at the log's own head, so one of another history, of a cut log or of a
-changed event is never used; whatever is wrong with one, the answer is None and the whole log is folded instead. Must
-not know: the index, how a state is reduced.
+Owns: when one is made, packing and unpacking, the fold of what came after it. Invariants: a snapshot counts only if the
+chain, carried on from it over every later event, ends at the log's own head, so one of another history, of a cut log or
+of a changed event is never used; whatever is wrong with one, the answer is None and the whole log is folded instead.
+Must not know: SQL, how a state is reduced.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from turnlog.cli.schema import ERROR, document
 if TYPE_CHECKING:
     from pathlib import Path
 
-OF_A_SESSION = ("show", "cat", "tail", "stats", "verify", "repair", "compact", "path", "fork")
+OF_A_SESSION = ("show", "cat", "tail", "stats", "verify", "repair", "compact", "path", "fork", "resume")
 OF_A_STORE = ("list", "stats", "verify", "repair", "compact", "rebuild-index")
 READERS = (
     ["list"],
@@ -36,6 +36,7 @@ READERS = (
     ["verify", "--full"],
     ["repair"],
     ["path"],
+    ["resume", "latest"],
     ["path", "latest"],
     ["diff", "latest", "latest"],
 )
