@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _LEVEL = 3
 _WORKERS = 2
-_WINDOW = 6  # pieces under way: enough to keep both workers busy while one is written
-_PIECE_BYTES = 8 * _core.BLOCK_BYTES
+_WINDOW = 4  # pieces under way: enough to keep both workers busy while one is written
+_PIECE_BYTES = 4 * _core.BLOCK_BYTES
 
 
 class _Worker(threading.local):

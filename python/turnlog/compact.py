@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from operator import itemgetter
 
 from turnlog import disk, names, recovery
 from turnlog.blockfile import compress, differs
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from turnlog.survey import SegmentReport
 
     Progress = Callable[[int], None]
+
+_SEGMENTS_AT_ONCE = 2  # one waits for the disk while the other keeps the processors busy
 
 
 def compact_session(store_path: str, session_id: str, *, progress: Progress | None = None) -> dict[str, Any]:
@@ -64,19 +69,27 @@ class _Compaction:
         self._directory = directory
         self._session_id = session_id
         self._alone = alone
+        self._guard = threading.Lock()
         self._done: dict[str, Any] = {"session": session_id, "segments": 0, "compacted": 0}
         self._done |= {"raw_bytes": 0, "compacted_bytes": 0, "skipped": []}
 
     def run(self, progress: Progress | None) -> dict[str, Any]:
         files = list_segments(self._directory)
         self._done["segments"] = len(files)
-        for index, file in enumerate(files):
-            if file.compacted:
-                if file.twin is not None:
-                    self._finish(file)
-                continue
-            successor = header_fields(files[index + 1]) if index + 1 < len(files) else None
-            self._one(file, successor, newest=index + 1 == len(files), progress=progress)
+        successors = [header_fields(file) for file in files[1:]]
+
+        def one(index: int) -> None:
+            file = files[index]
+            if not file.compacted:
+                newest = index + 1 == len(files)
+                self._one(file, None if newest else successors[index], newest=newest, progress=progress)
+            elif file.twin is not None:
+                self._finish(file)
+
+        with ThreadPoolExecutor(_SEGMENTS_AT_ONCE, "turnlog-compact") as pool:
+            for pending in [pool.submit(one, index) for index in range(len(files))]:
+                pending.result()
+        self._done["skipped"].sort(key=itemgetter("segment"))
         return self._done
 
     def _one(
@@ -95,9 +108,10 @@ class _Compaction:
                 return
             end = report.scan["valid_end"]
             size = self._compress(file, end, progress)
-            self._done["compacted"] += 1
-            self._done["raw_bytes"] += end
-            self._done["compacted_bytes"] += size
+            with self._guard:
+                self._done["compacted"] += 1
+                self._done["raw_bytes"] += end
+                self._done["compacted_bytes"] += size
         finally:
             os.close(descriptor)
 
