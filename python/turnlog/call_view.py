@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from turnlog.calls import find_record, read_outcome, save
+from turnlog.calls import find_record, key_of, read_outcome, save
 from turnlog.errors import InvalidTransition
 from turnlog.transitions import FINAL_CALL_STATES
 
@@ -73,7 +73,7 @@ class CallView:
     @property
     def idempotency_key(self) -> str:
         """The same in every attempt: for the tool, to have its effect once, and for a verifier, to look it up."""
-        return self.record.idempotency_key
+        return self.record.idempotency_key or key_of(self._live.session.id, self.key)
 
     @property
     def arguments(self) -> Any:

@@ -17,6 +17,7 @@ import msgspec
 
 from turnlog import _core
 from turnlog.errors import InvalidInput, InvalidTransition, PayloadTooLarge, ToolFailed, TurnlogError
+from turnlog.ids import derive_id, format_id
 from turnlog.records import Call
 from turnlog.transitions import CALL_TARGETS, COMPLETED, FINAL_CALL_STATES, NOT_EXECUTED
 
@@ -127,6 +128,11 @@ class CallBook:
                 entry = self._entries.setdefault(key, CallEntry())
                 self._recent.append(entry)
         return entry
+
+
+def key_of(session: str, call: Key) -> str:
+    """Return the idempotency key of a call: it follows from what names the call, so it can be found out again."""
+    return format_id(derive_id("tool call", session, *call))
 
 
 def find_record(live: Live, key: Key) -> Call | None:

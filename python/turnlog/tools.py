@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from turnlog import _core
 from turnlog.call_run import CallRun
-from turnlog.calls import find_record
+from turnlog.calls import find_record, key_of
 from turnlog.errors import Conflict, InvalidInput, InvalidTransition
-from turnlog.ids import derive_id, format_id, new_id
+from turnlog.ids import new_id
 from turnlog.transitions import (
     APPROVAL_REQUESTED,
     APPROVED,
@@ -203,7 +203,7 @@ def propose(
             return known
         step = live.current().last_step
         payload = {"turn": turn, "call_id": call_id, "name": name, "arguments": arguments, "effect": effect}
-        payload["idempotency_key"] = format_id(derive_id("tool call", live.session.id, turn, call_id))
+        payload["idempotency_key"] = key_of(live.session.id, (turn, call_id))
         if step is not None and step.turn == turn:
             payload["step"] = step.id
         if by is not None:
