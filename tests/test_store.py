@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from turnlog import Store, disk
+from turnlog import Session, Store, disk
 from turnlog.errors import (
     AmbiguousId,
     Closed,
     Conflict,
     Damaged,
+    InvalidInput,
     NewerFormat,
+    NoSpace,
     ReadOnly,
     SessionNotFound,
     StoreNotFound,
@@ -177,3 +179,39 @@ def test_an_imported_history_is_listed_by_its_own_times_until_work_goes_on(tmp_p
         resumed = store.list()[0][0]
         assert resumed["created_us"] == imported["created_us"]
         assert resumed["last_activity_us"] > 1_750_000_000_000_000
+
+
+def test_a_session_that_appeared_since_one_looked_is_a_conflict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store.open(tmp_path / "store") as first, first.create(id=FIRST, title="first") as session:
+        session.append("note.written", {})
+    with Store.open(tmp_path / "store") as second:
+        with monkeypatch.context() as patch:
+            patch.setattr(second, "session_exists", lambda _: False)
+            with pytest.raises(Conflict):
+                second.create(id=FIRST, title="second")
+        assert [event.ordinal for event in second.session(FIRST).events()] == [1, 2]
+
+
+@pytest.mark.parametrize("wrong", [{"title": float("nan")}, {"tags": [b"x"]}, {"durability": "maybe"}])
+def test_a_session_that_cannot_be_described_is_not_made(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    with Store.open(tmp_path / "store") as store:
+        with pytest.raises(InvalidInput):
+            store.create(id=FIRST, **wrong)
+        assert store.session_ids() == []
+        store.create(id=FIRST)
+
+
+def test_a_session_whose_first_event_failed_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        message = "no space"
+        raise NoSpace(message)
+
+    with Store.open(tmp_path / "store") as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(Session, "append", full)
+            with pytest.raises(NoSpace):
+                store.create(id=FIRST)
+        with Store.open(tmp_path / "store") as other:
+            assert other.session(FIRST).append("note.written", {}).ordinal == 1

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.faults import damage
-from turnlog import Store, _core, names
+from turnlog import Store, _core, names, verify
 from turnlog.artifacts import ArtifactStore
 from turnlog.errors import InvalidInput, SessionNotFound
 from turnlog.repair import plan_session
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.faults.damage import Victim
+    from turnlog.segments import SegmentFile
 
 
 @pytest.fixture
@@ -221,3 +222,14 @@ def test_artifacts_are_what_their_names_say(victim: Victim) -> None:
     assert [(finding["code"], finding["segment"]) for finding in check.findings] == [("artifact", path)]
     os.rename(os.path.join(victim.store, path), os.path.join(victim.store, names.ARTIFACTS, "misplaced"))
     assert [finding["code"] for finding in check_store(victim.store).findings] == ["artifact"]
+
+
+def test_a_segment_that_is_sealed_while_it_is_checked_has_not_lost_its_successor(
+    victim: Victim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def listed_before(directory: str) -> list[SegmentFile]:
+        return list_segments(directory)[:1]
+
+    monkeypatch.setattr(verify, "list_segments", listed_before)
+    check = check_session(victim.store, victim.session, full=True)
+    assert (check.ok, check.segments) == (True, 1)

@@ -12,7 +12,7 @@ import os
 import threading
 
 from turnlog import _core, disk, names, recovery
-from turnlog.errors import Conflict, NewerFormat, ReadOnly, StorageError, TurnlogError
+from turnlog.errors import Conflict, NewerFormat, ReadOnly, StorageError, SyncFailed, TurnlogError
 from turnlog.ids import parse_id
 from turnlog.lock import SessionLock
 from turnlog.log import Log, Window
@@ -40,6 +40,8 @@ class Appender:
         self._committer = committer
         self._roll_bytes = roll_bytes
         self._rolling = threading.Lock()
+        self._next: tuple[dict[str, Any], str] | None = None  # a successor that was made and not entered yet
+        self._broken: SyncFailed | None = None  # why no successor may be made any more
         self._ids: _core.IdIndex | None = None
         self._epoch = 1
         self._fields: dict[str, Any]
@@ -56,6 +58,9 @@ class Appender:
                 raise disk.translate(error, f"creating {path}").at(session=session_id) from error
         self = cls(store, session_id, committer, roll_bytes)
         try:
+            if list_segments(self.directory):  # made since the caller looked, and its writer is gone again
+                message = "a session with this id exists already"
+                raise Conflict(message, session=session_id)
             fields = first_fields(session_id)
             self._start(fields, ordinal=0, chain=fields["prev_chain"])
         except BaseException:
@@ -77,6 +82,9 @@ class Appender:
         except TurnlogError as error:
             self._lock.release()
             raise error.at(session=session_id) from None
+        except OSError as error:
+            self._lock.release()
+            raise disk.translate(error, f"opening {self.directory} for writing").at(session=session_id) from error
         except BaseException:
             self._lock.release()
             raise
@@ -153,7 +161,9 @@ class Appender:
         assert report.fields is not None  # noqa: S101 - a writable verdict implies a readable header
         self._fields = report.fields
         self._epoch = epoch
-        self._writer = self._open_writer(report.file.path, scan["valid_end"], scan["last_ordinal"], scan["chain"])
+        self._writer = self._open_writer(
+            report.file.path, scan["valid_end"], scan["last_ordinal"], scan["chain"], report.fields
+        )
         self._writer.note(_core.KIND_OPEN, scan["chain"])
 
     def _start(self, fields: dict[str, Any], *, ordinal: int, chain: bytes) -> None:
@@ -161,13 +171,13 @@ class Appender:
         path = create_segment(self.directory, fields)
         self._fields = fields
         self._epoch = fields["writer_epoch"]
-        self._writer = self._open_writer(path, _core.HEADER_BYTES, ordinal, chain)
+        self._writer = self._open_writer(path, _core.HEADER_BYTES, ordinal, chain, fields)
 
-    def _open_writer(self, path: str, end: int, ordinal: int, chain: bytes) -> _core.Writer:
+    def _open_writer(self, path: str, end: int, ordinal: int, chain: bytes, fields: dict[str, Any]) -> _core.Writer:
         return _core.Writer(
             self._committer,
             path,
-            segment_id=self._fields["segment_id"],
+            segment_id=fields["segment_id"],
             end=end,
             ordinal=ordinal,
             chain=chain,
@@ -250,22 +260,37 @@ class Appender:
             self._ids = ids
 
     def _roll(self, full: _core.Writer) -> None:
-        """Replace a full segment: the successor exists durably before the old one is sealed."""
+        """Replace a full segment: the successor exists durably before the old one is sealed.
+
+        There is never more than one successor: an attempt that failed half-way is gone on with, or ends the writer.
+        """
         with self._rolling:
             if self._writer is not full:
                 return
+            if self._broken is not None:
+                raise SyncFailed(self._broken.message, self._broken.errno, **self._broken.place())
             try:
                 self._lock.check()
                 head = full.freeze()
-                fields = successor_fields(
-                    self._fields, length=head["end"], ordinal=head["ordinal"], chain=head["chain"], epoch=self._epoch
-                )
-                path = create_segment(self.directory, fields)
+                if self._next is None:
+                    self._next = self._successor(head)
+                fields, path = self._next
+                writer = self._open_writer(path, _core.HEADER_BYTES, head["ordinal"], head["chain"], fields)
+                self._fields, self._writer, self._next = fields, writer, None
+                full.seal(fields["segment_id"])
             except TurnlogError as error:
                 raise error.at(session=self.session_id) from None
-            self._fields = fields
-            self._writer = self._open_writer(path, _core.HEADER_BYTES, head["ordinal"], head["chain"])
-            full.seal(fields["segment_id"])
+
+    def _successor(self, head: dict[str, Any]) -> tuple[dict[str, Any], str]:
+        """Make the segment that follows the frozen one; return its header fields and path."""
+        fields = successor_fields(
+            self._fields, length=head["end"], ordinal=head["ordinal"], chain=head["chain"], epoch=self._epoch
+        )
+        try:
+            return fields, create_segment(self.directory, fields)
+        except SyncFailed as error:
+            self._broken = error
+            raise
 
     # -- state and end ---------------------------------------------------------------------------------------------
 

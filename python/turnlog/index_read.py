@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+from functools import partial
 from operator import attrgetter
 
 from turnlog import _core
@@ -17,11 +18,11 @@ from turnlog._core import FRAME_HEADER_MIN_BYTES, FRAME_MAGIC, FRAME_TRAILER_BYT
 from turnlog.errors import Damaged, StorageError
 from turnlog.index_plan import stamp
 from turnlog.projection import TYPES, SessionRow, fold, imported_until
-from turnlog.segments import list_segments
+from turnlog.segments import list_segments, read_header
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from turnlog.index_plan import Stamp
@@ -132,6 +133,8 @@ def _walk(visit: Visit, files: list[SegmentFile], *, head: Mapping[str, Any] | N
     if known is not None and start is None:
         _damage(visit)  # the segment of the witness is gone: keep the witness, it is the evidence
         return
+    if head is not None:  # it was asked for before the files were listed: what began since is for the next visit
+        files = _up_to(files, _stem(os.path.basename(head["path"])))
     for place, file in enumerate(files[start or 0 :], start or 0):
         with _core.SegmentReader(file.path) as reader:
             fault = reader.header["fault"]
@@ -143,21 +146,44 @@ def _walk(visit: Visit, files: list[SegmentFile], *, head: Mapping[str, Any] | N
                 continue
             segment = _enter(visit, file, fields)
             end = None
-            if head is not None and os.path.basename(head["path"]) == file.name:
+            newest = place + 1 == len(files)
+            if head is not None and _stem(file.name) == _stem(os.path.basename(head["path"])):
                 end = head["durable"]
             before = (segment.durable_off, visit.row.damaged)
-            newest = place + 1 == len(files)
             size = reader.size()
             if end is None and size < segment.durable_off:
                 _damage(visit)
             else:
-                _read_segment(visit, reader, segment, size, end, may_be_torn=live and newest)
+                ends = (size, end, partial(_torn_from, files, place, fields, live=live))
+                _read_segment(visit, reader, segment, ends)
             if before != (segment.durable_off, visit.row.damaged) or segment is not known:
                 visit.changed = True
                 visit.touched.append(segment)
             visit.closed = newest and size == segment.durable_off and _closed_at(reader, segment.durable_off)
             if sync and end is None and segment in visit.touched and not visit.closed:
                 reader.sync()
+
+
+def _stem(name: str) -> str:
+    """Return a segment's name without its form."""
+    return name.partition(".")[0]
+
+
+def _up_to(files: list[SegmentFile], stem: str) -> list[SegmentFile]:
+    """Return the files up to that segment; all when it is not there."""
+    place = next((place for place, file in enumerate(files) if _stem(file.name) == stem), len(files))
+    return files[: place + 1]
+
+
+def _torn_from(files: list[SegmentFile], place: int, fields: Mapping[str, Any], *, live: bool) -> int | None:
+    """Return the offset from which unreadable bytes are no damage: a live writer's end, or a seal that is just written
+    or was never finished; None when there is no such offset.
+    """
+    if place + 1 == len(files):
+        return 0 if live else None
+    following = read_header(files[place + 1].path)["fields"]
+    follows = following is not None and following["prev_segment_id"] == fields["segment_id"]
+    return int(following["prev_length"]) if following is not None and follows else None
 
 
 def _position(files: list[SegmentFile], known: Segment | None) -> int | None:
@@ -185,7 +211,10 @@ def _enter(visit: Visit, file: SegmentFile, fields: Mapping[str, Any]) -> Segmen
     first = fields["first_ordinal"]
     if first != row.head_ordinal + 1:
         row.damaged = 1
-    name = file.name.partition(".")[0]
+    if previous is not None and fields["prev_segment_id"] == previous.segment_id:
+        # whether the seal was there already when the segment was read must not show
+        row.bytes += fields["prev_length"] - previous.durable_off
+    name = _stem(file.name)
     number = fields["segment_number"]
     segment = Segment(number, fields["segment_id"], first, name, HEADER_BYTES, first - 1, fields["prev_chain"])
     row.bytes += HEADER_BYTES
@@ -208,9 +237,14 @@ def _inherit(row: SessionRow, directory: str) -> None:
 
 
 def _read_segment(
-    visit: Visit, reader: Any, segment: Segment, size: int, end: int | None, *, may_be_torn: bool
+    visit: Visit, reader: Any, segment: Segment, ends: tuple[int, int | None, Callable[[], int | None]]
 ) -> None:
-    """Fold the rest of one segment of `size` bytes, up to `end` if given; go on behind damage, as the session does."""
+    """Fold the rest of one segment; go on behind damage, as the session does.
+
+    `ends` are the size of the file, the offset to stop at if there is one, and what tells from where on unreadable
+    bytes are no damage.
+    """
+    size, end, torn_from = ends
     row = visit.row
     offset, ordinal = segment.durable_off, segment.ordinal + 1
     chain: bytes | None = segment.chain or None
@@ -237,7 +271,9 @@ def _read_segment(
             return
         following = reader.resync(fault["offset"])
         if following is None or (end is not None and following[0] >= end):
-            row.damaged = row.damaged if may_be_torn else 1
+            harmless = torn_from()
+            if harmless is None or fault["offset"] < harmless:
+                row.damaged = 1
             return
         row.damaged = 1
         chain = None

@@ -12,9 +12,10 @@ import fcntl
 import os
 import time
 import weakref
+from contextlib import suppress
 
 from turnlog import disk
-from turnlog.errors import Locked, WrongProcess
+from turnlog.errors import Locked, TurnlogError, WrongProcess
 from turnlog.names import LOCK
 
 _RETRIES = 5
@@ -32,35 +33,34 @@ class SessionLock:
         """Take the lock of the session in `directory`, or raise Locked naming the holder."""
         self._path = os.path.join(directory, LOCK)
         self._pid = os.getpid()
-        self._descriptor = self._take()
+        try:
+            self._descriptor = self._take()
+        except OSError as error:
+            if isinstance(error, TurnlogError):
+                raise
+            raise disk.translate(error, f"taking the lock {self._path}") from error
         _held.add(self)
 
     def _take(self) -> int:
         for attempt in range(_RETRIES):
-            try:
-                descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
-            except OSError as error:
-                raise disk.translate(error, f"opening the lock {self._path}") from error
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+            kept = False
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _same_file(descriptor, self._path):
+                    with suppress(OSError):  # a full disk: the text only serves messages, the kernel holds the lock
+                        _describe(descriptor)
+                    kept = True
+                    return descriptor
             except BlockingIOError:
-                holder = os.pread(descriptor, _TEXT_MAX_BYTES, 0).decode("utf-8", "replace").strip()
-                os.close(descriptor)
                 if attempt == _RETRIES - 1:
-                    message = f"the session is being written by another program: {holder or 'holder unknown'}"
+                    who = holder(os.path.dirname(self._path)) or "holder unknown"
+                    message = f"the session is being written by another program: {who}"
                     raise Locked(message) from None
                 time.sleep(_RETRY_MS / 1000)
-                continue
-            if _same_file(descriptor, self._path):
-                try:
-                    _describe(descriptor)
-                except OSError:
-                    pass  # a full disk: the text only serves messages, the kernel holds the lock
-                except BaseException:
+            finally:
+                if not kept:  # also a file that was replaced between open and flock: two holders would both believe
                     os.close(descriptor)
-                    raise
-                return descriptor
-            os.close(descriptor)  # the file was replaced between open and flock: two holders would both believe
         message = f"the lock file {self._path} keeps being replaced"
         raise Locked(message)
 
@@ -69,7 +69,11 @@ class SessionLock:
         if os.getpid() != self._pid:
             message = f"the session is open for writing in the parent process {self._pid}"
             raise WrongProcess(message)
-        if not _same_file(self._descriptor, self._path):
+        try:
+            same = _same_file(self._descriptor, self._path)
+        except OSError as error:
+            raise disk.translate(error, f"looking at the lock {self._path}") from error
+        if not same:
             message = (
                 f"the lock file {self._path} was deleted or replaced; writing stops before a second writer can mix in"
             )
@@ -103,8 +107,8 @@ def holder(directory: str) -> str:
     try:
         with open(os.path.join(directory, LOCK), "rb") as file:
             return file.read(_TEXT_MAX_BYTES).decode("utf-8", "replace").strip()
-    except FileNotFoundError:
-        return ""
+    except OSError:
+        return ""  # the text only serves messages
 
 
 def _describe(descriptor: int) -> None:

@@ -26,7 +26,7 @@ CREATE TABLE sessions (
   fork_ordinal INTEGER NOT NULL,           -- last inherited ordinal
   head_ordinal INTEGER NOT NULL,           -- last ordinal projected
   head_chain BLOB NOT NULL,                -- chain there; empty after damage
-  bytes INTEGER NOT NULL,                  -- logical bytes of all segments
+  bytes INTEGER NOT NULL,                  -- logical bytes of all segments, seals left out
   closed INTEGER NOT NULL,                 -- flags from which `state` is derived
   archived INTEGER NOT NULL,
   deleted INTEGER NOT NULL,

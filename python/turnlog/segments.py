@@ -11,7 +11,7 @@ import time
 
 from turnlog import _core, disk, names
 from turnlog._core import ZERO_STEP_MIN_BYTES
-from turnlog.errors import StorageError
+from turnlog.errors import StorageError, SyncFailed
 from turnlog.ids import parse_id
 
 TYPE_CHECKING = False
@@ -158,7 +158,8 @@ def successor_fields(
 def create_segment(directory: str, fields: Mapping[str, Any]) -> str:
     """Create a segment that holds its header and the first zeroed step; return its path.
 
-    Raises NoSpace, ReadOnly or StorageError; then no segment was made.
+    Raises NoSpace, ReadOnly or StorageError; then no segment was made. Raises SyncFailed when it was made and its name
+    may not last: then it must not be made again beside this one, only an opening that starts over may go on.
     """
     path = os.path.join(directory, names.segment_name(fields["first_ordinal"], fields["segment_id"]))
     block = _core.encode_header(dict(fields))
@@ -167,7 +168,11 @@ def create_segment(directory: str, fields: Mapping[str, Any]) -> str:
             path, lambda descriptor: disk.write_all(descriptor, block + bytes(ZERO_STEP_MIN_BYTES - len(block)), 0)
         )
     except OSError as error:
-        raise disk.translate(error, f"creating the segment {path}").at(segment=os.path.basename(path)) from error
+        segment = os.path.basename(path)
+        if os.path.exists(path):
+            message = f"syncing the folder of a new segment: {error.strerror or error}; reopen the session"
+            raise SyncFailed(message, error.errno, segment=segment) from error
+        raise disk.translate(error, f"creating the segment {path}").at(segment=segment) from error
     return path
 
 

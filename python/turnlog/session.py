@@ -66,12 +66,11 @@ class Session(SessionModel):
         retry later), SyncFailed (reopen the session), Locked, ReadOnly, Closed, WrongProcess.
         """
         appender = self._appender or self._open_appender()
-        try:
-            durable = _LEVELS[durability]
-        except KeyError:
+        durable = _LEVELS.get(durability) if isinstance(durability, str) else None
+        if durable is None:
             if durability == EPHEMERAL and isinstance(payload, dict):
                 return self.live().show(type, payload, id)
-            raise _unknown_level(durability) from None
+            raise _unknown_level(durability)
         try:
             receipt = appender.append(type, payload, None if id is None else parse_id(id), durable=durable, raw=raw)
         except Closed:
@@ -95,8 +94,7 @@ class Session(SessionModel):
         nothing is written. Raises what `append` raises.
         """
         appender = self._appender or self._open_appender()
-        if durability not in _LEVELS:
-            raise _unknown_level(durability)
+        require_level(durability)
         full = [full_item(item) for item in items]
         if not full:
             return []
@@ -185,6 +183,15 @@ class Session(SessionModel):
         """Give the session its open writer; `memory` is the same one if the session is ephemeral."""
         self._appender, self._memory = appender, memory
 
+    def give_up(self) -> None:
+        """Close after a failure that the caller is told: what is on disk stays as it is."""
+        with self._guard:
+            self._closed = True
+            appender, self._appender = self._appender, None
+        self._store.forget(self)
+        if appender is not None:
+            appender.abandon()
+
     def written_head(self) -> dict[str, Any] | None:
         """Return the writer's numbers, None when the session is not open for writing here."""
         appender = self._appender
@@ -244,6 +251,12 @@ class Session(SessionModel):
     def __repr__(self) -> str:
         """Show the id."""
         return f"<Session {self.id}>"
+
+
+def require_level(durability: str) -> None:
+    """Raise InvalidInput when an event cannot be stored at that level."""
+    if not isinstance(durability, str) or durability not in _LEVELS:
+        raise _unknown_level(durability)
 
 
 def _unknown_level(durability: str) -> InvalidInput:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from turnlog.errors import TurnlogError
     from turnlog.session import Session
 
+
 class Store(StoreModel, StoreForks):
     """A folder of sessions.
 
@@ -113,15 +114,22 @@ class Store(StoreModel, StoreForks):
             message = "a session with this id exists already"
             raise Conflict(message, session=session_id)
         payload = first_payload(title=title, cwd=cwd, model=model, tags=tags, parent=parent, **settings)
-        from turnlog.session import Session  # only who opens one needs all that is behind it
+        from turnlog.session import Session, require_level  # only who opens one needs all that is behind it
 
+        _core.canonical(payload)  # refused before anything is made
+        require_level(durability)
         session = Session(self, session_id)
-        if ephemeral:
-            make_ephemeral(session)
-        else:
-            session.attach(self._appender(session_id, new=True))
-        self._sessions[session_id] = session
-        session.append("session.created", payload, durability=durability)
+        with self._guard:
+            if ephemeral:
+                make_ephemeral(session)
+            else:
+                session.attach(self._appender(session_id, new=True))
+            self._sessions[session_id] = session
+        try:
+            session.append("session.created", payload, durability=durability)
+        except BaseException:
+            session.give_up()
+            raise
         return session
 
     def session(self, id: str) -> Session:

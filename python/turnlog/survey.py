@@ -7,6 +7,8 @@ damage is repaired or shown; the links between segments (links.py).
 
 from __future__ import annotations
 
+import os
+
 from turnlog import _core, misplaced, recovery
 from turnlog.errors import Damaged, StorageError
 from turnlog.ids import format_id
@@ -170,7 +172,7 @@ def examine(
         scan,
         mark,
         misplaced=bool(moved) or not ours,
-        successor_missing=newest and scan["seal"] is not None,
+        successor_missing=newest and scan["seal"] is not None and not _appeared(file, scan["seal"]["successor"]),
         events_missing=promised > last_seen and not _loses(scan, mark),
     )
     lost = recovery.lost_ordinals(
@@ -194,6 +196,12 @@ def examine(
         moved=frozenset(moved),
         ours=ours,
     )
+
+
+def _appeared(file: SegmentFile, successor: bytes) -> bool:
+    """Tell whether the successor is there by now: a live writer may have made it since the files were listed."""
+    later = list_segments(os.path.dirname(file.path))
+    return any(other.prefix == successor[:4].hex() for other in later)
 
 
 def belongs(fields: Mapping[str, Any], file: SegmentFile, session_id: str) -> bool:

@@ -197,11 +197,11 @@ def _folder(files: Sequence[SegmentFile], directory: str, session_id: str) -> It
 
 
 def _while_written(findings: list[Finding], files: Sequence[SegmentFile]) -> list[Finding]:
-    """Take the unfinished end of a segment that a live writer works on for what it is."""
-    newest = files[-1].name if files else None
+    """Take the unfinished end of a segment that a live writer works on, or seals just now, for what it is."""
+    working = {file.name for file in files[-2:]}
     return [
         {**finding, "verdict": recovery.CLEAN, "code": "live", "detail": "a live writer is at work here"}
-        if finding["segment"] == newest and finding["verdict"] in recovery.CUTTABLE
+        if finding["segment"] in working and finding["verdict"] in recovery.CUTTABLE
         else finding
         for finding in findings
     ]

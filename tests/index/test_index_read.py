@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.index.logs import Logs, session_id
-from turnlog import _core, index_read, segments
+from turnlog import _core, index_read, names, segments
 
 if TYPE_CHECKING:
     from typing import Self
@@ -242,3 +242,51 @@ def test_a_segment_replaced_by_its_compacted_twin_between_listing_and_opening_is
     assert row is not None
     assert (row["messages"], row["damaged"], len(calls)) == (5, False, 2)
     index.close()
+
+
+def test_what_began_after_the_writers_were_asked_is_left_to_the_next_visit(logs: Logs) -> None:
+    index = logs.index()
+    logs.create(A)
+    logs.append(A, "message.user", {"content": "first"})
+    before = logs.heads()
+    for number in range(100):
+        logs.append(A, "message.user", {"content": f"{number} " + "x" * 2_000})
+    index.catch_up(before)
+    row = index.get(A)
+    assert row is not None
+    assert (row["head_ordinal"], row["damaged"]) == (2, False)
+    index.catch_up(logs.heads())
+    fresh = logs.index(name="fresh.db")
+    assert index.get(A) == fresh.get(A)
+    index.close()
+    fresh.close()
+
+
+@pytest.mark.parametrize("kept", [0, 30, 120])
+def test_a_seal_that_is_just_being_written_is_no_damage_and_leaves_no_trace(logs: Logs, kept: int) -> None:
+    logs.create(A)
+    for number in range(100):
+        logs.append(A, "message.user", {"content": f"{number} " + "x" * 2_000})
+    logs.close(A)
+    first, second = segments.list_segments(segments_folder(logs))[:2]
+    fields = segments.read_header(second.path)["fields"]
+    with open(first.path, "r+b") as file:
+        file.seek(fields["prev_length"])
+        seal = file.read()
+        file.seek(fields["prev_length"])
+        file.write(seal[:kept] + bytes(len(seal) - kept))
+    index = logs.index()
+    row = index.get(A)
+    with open(first.path, "r+b") as file:
+        file.seek(fields["prev_length"])
+        file.write(seal)
+    fresh = logs.index(name="fresh.db")
+    assert row is not None
+    assert row["damaged"] is False
+    assert row == fresh.get(A)
+    index.close()
+    fresh.close()
+
+
+def segments_folder(logs: Logs) -> str:
+    return names.session_dir(logs.store, A)
