@@ -35,7 +35,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "selectors",
     ),
     ("records", "state", "transitions"),
-    ("content", "dangling", "extent", "rounds"),
+    ("content", "dangling", "decoding", "extent", "rounds"),
     ("conversation", "history", "history_anthropic", "history_check", "history_names", "history_openai"),
     ("reduce", "reduce_calls", "reduce_live", "reduce_plans", "reduce_rules", "reduce_session", "reduce_turns"),
     ("artifact_file", "artifact_sweep", "artifacts", "file_state", "files"),

@@ -165,8 +165,9 @@ def test_ephemeral_events_reach_listeners_and_nothing_else(session: Session) -> 
 def test_history_cannot_be_ephemeral(session: Session) -> None:
     with pytest.raises(InvalidInput, match="part of the history"):
         session.append("turn.started", {"turn": "t1"}, durability="ephemeral")
-    with pytest.raises(InvalidPayload):
-        session.append("dialog.opened", {"dialog": float("nan")}, durability="ephemeral")
+    for payload in ({"dialog": float("nan")}, "d1", None):
+        with pytest.raises(InvalidPayload):
+            session.append("dialog.opened", payload, durability="ephemeral")
 
 
 def test_settings_titles_tags_and_the_archive_are_events(session: Session) -> None:
@@ -256,3 +257,42 @@ def test_the_import_loads_no_model() -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert not {"turnlog.live", "turnlog.events", "turnlog.state", "turnlog.turn"} & set(done.stdout.split())
+
+
+def test_text_that_is_no_unicode_is_reduced_like_any_other(session: Session) -> None:
+    title = "half a pair: \ud800"
+    session.configure(environment={"odd": title})
+    session.append("step.failed", {"usage": {"input": 3}, "error": title})
+    assert session.state.settings["environment"] == {"odd": title}
+    assert session.state.usage.input == 3
+    assert session.state.to_snapshot() == folded(session)
+
+
+def test_an_interruption_while_the_state_changes_is_healed_from_the_log(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = session.state
+    seen: list[str] = []
+    session.watch(lambda state: state.title, lambda new, _old: seen.append(new))
+
+    def interrupted(changed: State, _type: str, ordinal: int, *_rest: object) -> None:
+        changed.ordinal = ordinal  # and then nothing of what the event does
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("turnlog.live.reduce", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            session.rename("second")
+    assert session.state is state
+    assert state.title == "second"
+    session.append("message.user", {"content": "hello"})
+    assert session.state.to_snapshot() == folded(session)
+    assert seen == ["second"]
+
+
+def test_a_folder_among_the_settings_is_kept_as_an_absolute_path(session: Session, tmp_path: Path) -> None:
+    session.configure(cwd=tmp_path)
+    with session.turn("goal", cwd=tmp_path / "inner") as turn:
+        assert turn.settings["cwd"] == str(tmp_path / "inner")
+        turn.complete()
+    assert session.state.cwd == str(tmp_path)

@@ -252,7 +252,7 @@ def test_an_unknown_way_to_wait_is_refused(session: Session) -> None:
 
 def test_settings_of_a_turn_hold_for_that_turn(session: Session) -> None:
     session.configure(model="provider/model-x", effort="low")
-    values: dict[str, Any] = dict.fromkeys(SETTINGS, "x")
+    values: dict[str, Any] = {**dict.fromkeys(SETTINGS, "x"), "cwd": "/src"}
     with session.turn("goal", id="t1", **values) as turn:
         assert turn.settings == values
         turn.step().complete("hi", usage={"input": 3})

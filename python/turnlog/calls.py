@@ -13,13 +13,13 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
-import msgspec
-
 from turnlog import _core
+from turnlog.decoding import decode
 from turnlog.errors import InvalidInput, InvalidTransition, PayloadTooLarge, ToolFailed, TurnlogError
 from turnlog.ids import derive_id, format_id
 from turnlog.records import Call
-from turnlog.transitions import CALL_TARGETS, COMPLETED, FINAL_CALL_STATES, NOT_EXECUTED
+from turnlog.reference import Reference
+from turnlog.transitions import CALL_TARGETS, COMPLETED, FINAL_CALL_STATES, NOT_EXECUTED, RESOLVED
 
 if TYPE_CHECKING:
     from turnlog._core import Event
@@ -101,12 +101,7 @@ class CallEntry:
         if self.kept is None:
             return None
         completed, data = self.kept
-        try:
-            value = msgspec.json.decode(data)
-        except msgspec.DecodeError:  # lone surrogates
-            import json
-
-            value = json.loads(data)
+        value = decode(data)
         return Outcome(completed, value) if completed else Outcome(completed, error=value)
 
 
@@ -169,13 +164,12 @@ def read_outcome(live: Live, call: Call, entry: CallEntry) -> Outcome | None:
     payload = live.payload(live.session.event(call.outcome_ordinal))
     if call.state in {"denied", "cancelled"} or not isinstance(payload, dict):
         return None
-    completed = payload.get("outcome", call.state) == COMPLETED
-    content = payload.get("content")
-    if content is None and payload.get("artifact") is not None:
-        reference = payload["artifact"]
+    completed = (payload.get("outcome") if call.state == RESOLVED else call.state) == COMPLETED
+    content, reference = payload.get("content"), payload.get("artifact")
+    if content is None and isinstance(reference, Reference):
         data = live.artifacts.read(reference)
         is_json = reference.media_type == "application/json"
-        content = msgspec.json.decode(data) if is_json else data.decode("utf-8", "surrogatepass")
+        content = decode(data) if is_json else data.decode("utf-8", "surrogatepass")
     outcome = Outcome(completed, content, payload.get("error"))
     entry.keep(outcome)
     return outcome

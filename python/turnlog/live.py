@@ -13,13 +13,12 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from turnlog import _core, events
 from turnlog.calls import CallBook
 from turnlog.context import ContextTracker
 from turnlog.context_read import NearbyEvents
-from turnlog.errors import InvalidInput, TurnlogError
+from turnlog.decoding import decode
+from turnlog.errors import InvalidInput, InvalidPayload, TurnlogError
 from turnlog.ids import new_id, parse_id
 from turnlog.memory import MemoryArtifacts
 from turnlog.offload import offload, resolve
@@ -65,6 +64,7 @@ class Live:
         self._reduced = threading.Condition(self._guard)
         self._waiters = 0
         self._pending: dict[int, tuple[str, int, object]] = {}  # came before their predecessors
+        self._torn = False  # an exception such as KeyboardInterrupt came while the state was being changed
         self._following = False  # this process writes the session, so every event passes through `take`
         self._telling = threading.Lock()
         self._untold = False
@@ -73,8 +73,10 @@ class Live:
 
     def current(self) -> State:
         """Return the state, caught up with the log. Raises Damaged, StorageError, Closed."""
-        if not self._following:
+        if not self._following or self._torn:
             with self._guard:
+                if self._torn:
+                    self._fold_again()
                 self._fill()
                 self._following = self.session.is_writing
         return self._state
@@ -169,8 +171,10 @@ class Live:
 
     def _accept(self, receipt: Receipt, type: str, payload: object) -> None:
         ordinal, state = receipt.ordinal, self._state
+        if self._torn:
+            self._fold_again()
         if type in _DEEP and isinstance(payload, dict):
-            payload = msgspec.json.decode(_core.canonical(payload))
+            payload = _as_read(type, payload)
         if ordinal == state.ordinal + 1 and not self._pending:
             self._reduce(ordinal, type, receipt.time_us, payload)
             if self._waiters:
@@ -179,7 +183,7 @@ class Live:
             self._pending[ordinal] = type, receipt.time_us, payload
             self._settle(ordinal)
 
-    def show(self, type: str, payload: Mapping[str, Any], event_id: str | bytes | None) -> Receipt:
+    def show(self, type: str, payload: object, event_id: str | bytes | None) -> Receipt:
         """Give an event to the listeners only; it is never stored, so its receipt has the ordinal 0.
 
         Raises InvalidPayload, InvalidInput (no such ephemeral type).
@@ -187,6 +191,8 @@ class Live:
         known = events.TYPES.get(type)
         if known is not None and known.durability != events.EPHEMERAL:
             raise InvalidInput(f"{type} is part of the history and cannot be ephemeral", session=self.session.id)
+        if not isinstance(payload, dict):
+            raise InvalidPayload(f"the payload of an ephemeral event is an object, not {payload.__class__.__name__}")
         digest = _core.digest(_core.canonical(payload))
         time_us = time.time_ns() // 1000
         with self._guard:
@@ -203,8 +209,9 @@ class Live:
     # -- reducing --------------------------------------------------------------------------------------------------
 
     def _reduce(self, ordinal: int, type: str, time_us: int, payload: object) -> None:
-        state = self._state
-        reduce(state, type, ordinal, time_us, payload)
+        self._torn = True
+        reduce(self._state, type, ordinal, time_us, payload)
+        self._torn = False
         if type in _CALL_ENDS:
             self._note(type, payload, ordinal)
         elif type == "turn.started":
@@ -254,6 +261,14 @@ class Live:
             del self._pending[ordinal]
         self._drain()
 
+    def _fold_again(self) -> None:
+        """Take the state from the log alone, into the same object, because listeners and callers hold it."""
+        fresh = fold(self.session.events(), State(self.session.id))
+        fresh.live = self._state.live
+        for name in State.__struct_fields__:
+            setattr(self._state, name, getattr(fresh, name))
+        self._torn = False
+
     def _noted(self, found: Iterable[Event]) -> Iterator[Event]:
         """Pass events on, and do what `_reduce` does beside the reducer."""
         for event in found:
@@ -270,3 +285,11 @@ class Live:
                 self._watcher.notify()
             finally:
                 self._telling.release()
+
+
+def _as_read(type: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """Return a payload with those members as a reader finds them that the state keeps, or counts with."""
+    if RULES[type].fields is None:
+        whole: dict[str, Any] = decode(_core.canonical(payload))
+        return whole
+    return {**payload, "usage": decode(_core.canonical(payload.get("usage")))}

@@ -57,14 +57,9 @@ class MemoryEvent:
         """The decoded payload; bytes of a raw event."""
         if self.is_raw:
             return self.raw
-        import msgspec
+        from turnlog.decoding import decode
 
-        try:
-            return msgspec.json.decode(self.raw)
-        except msgspec.DecodeError:  # lone surrogates
-            import json
-
-            return json.loads(self.raw)
+        return decode(self.raw)
 
     def __repr__(self) -> str:
         """Name the event in one line."""

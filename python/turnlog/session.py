@@ -68,7 +68,7 @@ class Session(SessionModel):
         appender = self._appender or self._open_appender()
         durable = _LEVELS.get(durability) if isinstance(durability, str) else None
         if durable is None:
-            if durability == EPHEMERAL and isinstance(payload, dict):
+            if durability == EPHEMERAL:
                 return self.live().show(type, payload, id)
             raise _unknown_level(durability)
         try:

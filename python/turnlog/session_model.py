@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from turnlog.errors import NotFound
 from turnlog.session_history import CREATING, SessionHistory
+from turnlog.store_model import with_absolute_cwd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ class SessionModel(SessionHistory):
         >>> session.state.settings == {"model": "provider/model-x", "effort": "high", "tools": ["bash"]}
         True
         """
-        return self.record("session.configured", settings)
+        return self.record("session.configured", with_absolute_cwd(settings))
 
     def rename(self, title: str | None) -> Receipt:
         """Give the session a title; None takes it away.
@@ -258,7 +259,14 @@ class SessionModel(SessionHistory):
         """
         from turnlog.turn import begin
 
-        return begin(self.live(), input, name=id, on_running=on_running, timeout_ms=timeout_ms, settings=settings)
+        return begin(
+            self.live(),
+            input,
+            name=id,
+            on_running=on_running,
+            timeout_ms=timeout_ms,
+            settings=with_absolute_cwd(settings),
+        )
 
     def call(self, turn: str, call_id: str) -> ToolCall:
         """Return a tool call of any turn of the session, also of one that a dead process left behind.

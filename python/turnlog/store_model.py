@@ -96,9 +96,18 @@ def first_payload(**fields: Any) -> dict[str, Any]:
     >>> first_payload(title="flaky test", cwd="/src", model=None, tags=["ci"])
     {'title': 'flaky test', 'cwd': '/src', 'tags': ['ci']}
     """
-    cwd, tags = fields.pop("cwd", None), list(fields.pop("tags", ()))
-    fields.update(cwd=None if cwd is None else os.path.abspath(os.fspath(cwd)), tags=tags or None)
+    fields = with_absolute_cwd({**fields, "tags": list(fields.get("tags", ())) or None})
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def with_absolute_cwd(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings with the folder, if there is one, as an absolute path.
+
+    >>> with_absolute_cwd({"cwd": "/src/../tests", "effort": "high"})
+    {'cwd': '/tests', 'effort': 'high'}
+    """
+    cwd = settings.get("cwd")
+    return settings if cwd is None else {**settings, "cwd": os.path.abspath(os.fspath(cwd))}
 
 
 def make_ephemeral(session: Session) -> None:
