@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 BATCH_SESSIONS = 512
 _RELEASED_AT_ONCE = 64  # locks held together
-_THREAD_SESSIONS = 32  # fewer are read before a thread has started
 
 _NAMES = ", ".join(COLUMNS)
 _LOAD = (
@@ -61,7 +60,7 @@ def visits(connection: apsw.Connection, store: str, found: Plan, heads: Heads, *
             for session_id in found.visit[start : start + BATCH_SESSIONS]
         ]
         changed = []
-        for visit, there in zip(batch, _in_two_threads(read, batch), strict=True):
+        for visit, there in ((visit, read(visit)) for visit in batch):
             shard = names.shard(visit.row.id)
             if there and visit.changed:
                 changed.append(visit)
@@ -74,33 +73,6 @@ def visits(connection: apsw.Connection, store: str, found: Plan, heads: Heads, *
             elif not there and shard in found.shards:
                 found.shards[shard] = LIST_AGAIN  # no segment yet: it is being made or copied
         yield changed
-
-
-def _in_two_threads(read: Callable[[Visit], bool], batch: list[Visit]) -> list[bool]:
-    """Read half of a large batch in a second thread: the core reads and verifies without the interpreter's lock."""
-    half = len(batch) // 2
-    if half < _THREAD_SESSIONS:
-        return [read(visit) for visit in batch]
-    import threading
-
-    answers: list[bool] = []
-    failures: list[Exception] = []
-
-    def read_second_half() -> None:
-        try:
-            answers.extend([read(visit) for visit in batch[half:]])
-        except Exception as error:  # noqa: BLE001 - raised again in the caller's thread
-            failures.append(error)
-
-    thread = threading.Thread(target=read_second_half, name="turnlog-index")
-    thread.start()
-    try:
-        first = [read(visit) for visit in batch[:half]]
-    finally:
-        thread.join()
-    if failures:
-        raise failures[0]
-    return first + answers
 
 
 def shard_times(connection: apsw.Connection) -> dict[str, int]:

@@ -67,6 +67,8 @@ def list_segments(directory: str) -> list[SegmentFile]:
         if raw is not None:
             segment.twin = raw.path
         found[first, prefix] = segment
+    if len(found) < 2:  # nearly all sessions, and a rebuild asks for each
+        return list(found.values())
     return sorted(found.values(), key=_age(found))
 
 

@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 
 from tests.index.logs import Logs, session_id
-from turnlog import index_catch_up, index_plan, index_read, sqlite
-from turnlog.errors import StorageError
-from turnlog.index_read import Visit
-from turnlog.projection import SessionRow
+from turnlog import index_plan, index_read, sqlite
 
 A, B = session_id(1), session_id(2)
 
@@ -150,27 +147,6 @@ def test_a_long_lived_store_sheds_the_markers_of_closed_sessions(logs: Logs, mon
     index.catch_up(logs.heads())
     assert [path.name for path in (logs.folder / "live").iterdir()] == [session_id(99)]
     index.close()
-
-
-def test_a_failure_in_the_second_thread_reaches_the_caller() -> None:
-    batch = [Visit(SessionRow(session_id(number))) for number in range(100)]
-    read: list[str] = []
-
-    def fail_late(visit: Visit) -> bool:
-        if visit.row.id == session_id(90):
-            raise StorageError("too many open files", 24)
-        read.append(visit.row.id)
-        return True
-
-    with pytest.raises(StorageError, match="too many open files"):
-        index_catch_up._in_two_threads(fail_late, batch)
-    assert len(read) >= 50
-
-
-def test_two_threads_answer_in_order() -> None:
-    batch = [Visit(SessionRow(session_id(number))) for number in range(101)]
-    answers = index_catch_up._in_two_threads(lambda visit: visit.row.id.startswith("0000000"), batch)
-    assert answers == [number < 16 for number in range(101)]
 
 
 def test_a_marker_of_a_killed_session_stays(logs: Logs) -> None:
