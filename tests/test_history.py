@@ -68,10 +68,19 @@ def assistant(content: Any, **more: Any) -> Item:
     return "message.assistant", {"content": content, **more}
 
 
+def shaped(index: int, type: str, payload: dict[str, Any]) -> Item:
+    """Give compactions a summary and several ranges, and make rollbacks of some remarks."""
+    if type == "context.compacted":
+        return type, {"first": 1 + index // 2 * (index % 3), "last": index - index % 5, "summary": "So far."}
+    if type == "acme.note" and index % 2:
+        return "context.rolled_back", {"turns": 1 + index % 3}
+    return type, payload
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @given(items=histories())
 def test_any_history_is_valid_in_every_shape(shape: str, items: list[Item]) -> None:
-    source = Events([item for item in items if item[0] != "context.compacted"])
+    source = Events([shaped(index, *item) for index, item in enumerate(items)])
     state = source.state()
     known = list(History(source, shape, state=state))
     assert problems(shape, known) == []
@@ -142,6 +151,13 @@ def test_a_summary_stands_for_what_it_replaces() -> None:
     for with_state in (True, False):
         contents = [message["content"] for message in made([*items, assistant("New.")], with_state=with_state)]
         assert contents == ["They talked.", "Kept.", "New."]
+
+
+def test_what_was_asked_before_the_first_message_is_kept_by_a_later_range() -> None:
+    items: list[Item] = [("turn.started", {"turn": "t1", "input": "First."}), _end("t1"), user("Gone."), user("Last.")]
+    items.append(("context.compacted", {"first": 3, "last": 3, "summary": "Short."}))
+    for with_state in (True, False):
+        assert [message["content"] for message in made(items, with_state=with_state)] == ["First.", "Short.", "Last."]
 
 
 def test_a_later_summary_takes_the_earlier_one_with_it() -> None:

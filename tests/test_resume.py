@@ -186,6 +186,20 @@ def test_a_session_that_another_process_writes_is_not_resumed(store: Store, tmp_
         other.resume(session.id)
 
 
+@pytest.mark.usefixtures("often")
+def test_a_fork_is_resumed_on_its_own(store: Store) -> None:
+    id = begun(store, 10)
+    head = store.session(id).head()
+    child = store.fork(id, 11).id
+    for snapshot in (0, 14):
+        with store.resume(child) as session:
+            assert ids(recovery_of(session).unknown) == ["c2"]
+            assert recovery_of(session).snapshot_ordinal == snapshot
+            assert all(problems(shape, session.history(shape)) == [] for shape in SHAPES)
+            assert session.state == fold(session.events(), State(child))
+    assert store.session(id).head() == head
+
+
 # -- damage --------------------------------------------------------------------------------------------------------
 
 

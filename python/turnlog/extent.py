@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 COMPACTED, ROLLED_BACK, TURN_STARTED = "context.compacted", "context.rolled_back", "turn.started"
 _SHAPING = frozenset({COMPACTED, ROLLED_BACK, TURN_STARTED, "session.configured"})
+_SAID = frozenset({"message.user", "message.assistant", "message.system", "turn.started", "step.completed"}) | {
+    *("tool.proposed", "turn.input_consumed", COMPACTED)
+}
+"""What can be part of a history."""
 
 
 class Event(Protocol):
@@ -111,14 +115,18 @@ def extent_of(source: Source, state: State | None = None) -> Extent:
 
 def _last_compaction(source: Source, state: State) -> Extent | None:
     """Return the extent when the newest compaction alone decides, so that only what is behind it has to be read."""
-    at, context = state.context.compacted_ordinal, state.context
-    if context.rolled_back_turns or (context.first > state.messages.first_ordinal and context.first > 1):
+    at = state.context.compacted_ordinal
+    if state.context.rolled_back_turns or not at:
         return None
     event = next(source.events(after=at - 1, before=at + 1, types=[COMPACTED]), None)
     if event is None or _is_micro(event.payload):
         return None
-    _first, last = _range(event)
-    return Extent([(1, last), (at, at)], _summaries(source, event, 1))
+    first, last = _range(event)
+    kept = source.events(before=first, types=_SAID) if first > 1 else iter(())
+    between = source.events(after=last, before=at, types=[COMPACTED])  # an earlier summary that this one left
+    if first > last or next(kept, None) is not None or next(between, None) is not None:
+        return None
+    return Extent([(1, last)], _summaries(source, event, 1))
 
 
 def _walk(source: Source) -> Extent:

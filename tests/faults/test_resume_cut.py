@@ -104,6 +104,20 @@ def test_a_tail_of_zeros_behind_the_cut_changes_nothing(cuts: Cuts) -> None:
         check(cuts, length, zeros=4096)
 
 
+def test_a_resume_that_repairs_nothing_is_caught(cuts: Cuts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnlog.dangling.repairs", lambda *_given: [])
+    with pytest.raises(AssertionError):
+        check(cuts, cuts.ends[7])
+
+
+def test_a_resume_that_takes_a_started_call_for_a_new_one_is_caught(
+    cuts: Cuts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turnlog.dangling.standing", lambda *_given: "not_started")
+    with pytest.raises(AssertionError):
+        check(cuts, cuts.ends[7])
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_every_byte_of_the_turn(cuts: Cuts) -> None:
