@@ -46,7 +46,8 @@ impl Scan<'_> {
     /// Whether the bytes of a frame with an unreadable header show that a write is missing.
     fn looks_unwritten(&self, offset: u64, mut end: u64) -> Result<bool> {
         let size = self.facts.size;
-        if end == size {
+        let before_zeros = end == size;
+        if before_zeros {
             end = size.min(self.facts.zero_from.next_multiple_of(8));
         }
         let mut bytes = Vec::new();
@@ -58,8 +59,13 @@ impl Scan<'_> {
             self.source.read_filled(offset, FRAME_FIXED_BYTES.min(to_usize(size - offset)), &mut bytes)?;
             match claimed_length(&bytes) {
                 Some(claimed) if offset + claimed > size => return Ok(true),
+                Some(claimed) if before_zeros => end = offset + claimed,
                 Some(claimed) => end = end.min(offset + claimed),
                 None => {}
+            }
+            self.source.read_filled(end - FRAME_TRAILER_BYTES as u64, FRAME_TRAILER_BYTES, &mut bytes)?;
+            if is_zero(&bytes) {
+                return Ok(true);
             }
         }
         has_zero_sector(self.source, offset, end)

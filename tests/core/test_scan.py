@@ -312,6 +312,19 @@ def test_a_missing_sector_in_the_last_frame_has_the_signature(core: ModuleType, 
         assert facts["events"] == 1
 
 
+@pytest.mark.parametrize("before_bytes", range(0, 512, 56))
+def test_a_frame_that_is_written_in_part_before_zeros_has_the_signature(
+    core: ModuleType, tmp_path: Path, before_bytes: int
+) -> None:
+    """Each start of the last frame within a sector, and each length of its written part."""
+    builder = SegmentBuilder()
+    builder.event(b"a" * before_bytes, flags=FLAG_COMMIT | 2)
+    start = builder.event(b"b" * 200, flags=FLAG_COMMIT | 2)
+    for cut in range(start + 8, builder.end, 8):
+        (fault,) = scan_of(core, tmp_path, bytes(builder.data[:cut]) + bytes(8192))["faults"]
+        assert (fault["offset"], fault["signature"]) == (start, True), f"{cut - start} bytes written"
+
+
 @pytest.mark.parametrize("tail", [0, 4096])
 def test_a_flipped_bit_in_the_last_frame_has_no_signature(core: ModuleType, tmp_path: Path, tail: int) -> None:
     builder = SegmentBuilder()

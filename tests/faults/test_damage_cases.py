@@ -165,6 +165,8 @@ def test_a_whole_batch_cut_at_a_frame_is_known_to_the_witness_alone(victim: Vict
     assert check_session(victim.store, victim.session).ok
     check = check_session(victim.store, victim.session, witness=witness)
     assert check.verdict == "LOST_DATA"
+    with Store.open(victim.store) as store, pytest.raises(ReadOnly, match="LOST_DATA"):
+        store.session(victim.session).append("note.written", {})
     assert plan_session(victim.store, victim.session, witness=witness).apply().ok
     assert set(victim.facts) - set(victim.read()) == {held[-2][0], held[-1][0]}
 

@@ -71,6 +71,20 @@ DOES_NOT_CUT = """
 os.ftruncate = lambda descriptor, length: None
 """
 
+# A cut that is only in the page cache would let a crash bring back what was refused.
+SYNCED_CUT = """
+writer.append("note", 0, id_of(1), False)
+assert (faults["SYNCS"], faults["TRUNCATES"]) == (0, 0)
+faults["WRITE_FAIL_FROM"] = faults["WRITES"] + 1
+assert refused(lambda: writer.append("note", 1, id_of(2), False))
+assert (faults["SYNC_DONE"], faults["TRUNCATES"]) == (1, 1), "the cut was not synced"
+faults["SYNC_FAIL_FROM"] = 2
+try:
+    writer.append("note", 1, id_of(2), False)
+except errors.SyncFailed as error:
+    print(error.errno)
+"""
+
 # A buffered append writes the bytes of 12 waiters with its own and fails: all of them are told, each once.
 WAITERS = """
 kept = [writer.append("note", 0, id_of(1), True)]
@@ -163,6 +177,11 @@ def test_control_a_writer_that_does_not_cut_the_leftover_is_caught(tmp_path: Pat
     words = {"WRITE_ERRNO": errno.ENOSPC, "WRITE_SHORT": 2000}
     with pytest.raises(AssertionError, match="AssertionError"):
         run_child("pure", CHECK + DOES_NOT_CUT + ONE_BY_ONE, tmp_path, words)
+
+
+def test_a_cut_counts_only_once_it_is_synced(core: ModuleType, tmp_path: Path) -> None:
+    words = {"WRITE_ERRNO": errno.ENOSPC, "SYNC_ERRNO": errno.EIO}
+    assert run_child(core.IMPLEMENTATION, CHECK + SYNCED_CUT, tmp_path, words) == f"{errno.EIO}\n"
 
 
 def test_a_short_write_with_space_left_is_completed(core: ModuleType, tmp_path: Path) -> None:

@@ -154,7 +154,8 @@ class Scan:
 
     def _looks_unwritten(self, offset: int, end: int) -> bool:
         """Whether the bytes of a frame with an unreadable header show that a write is missing."""
-        if end == self.size:
+        before_zeros = end == self.size
+        if before_zeros:
             end = min(self.size, (self.zero_from + 7) // 8 * 8)
         trailer = self.source.read_filled(end - FRAME_TRAILER_BYTES, FRAME_TRAILER_BYTES)[0]
         length = int.from_bytes(trailer[:4], "little")
@@ -163,7 +164,11 @@ class Scan:
             claimed = claimed_length(self.source.read_filled(offset, min(FRAME_FIXED_BYTES, self.size - offset))[0])
             if claimed is not None and offset + claimed > self.size:
                 return True
-            end = end if claimed is None else min(end, offset + claimed)
+            if claimed is not None:
+                end = offset + claimed if before_zeros else min(end, offset + claimed)
+                trailer = self.source.read_filled(end - FRAME_TRAILER_BYTES, FRAME_TRAILER_BYTES)[0]
+            if not trailer.strip(b"\0"):
+                return True
         return has_zero_sector(self.source, offset, end)
 
     def _damaged(self, offset: int, header: FrameHeader, reason: FrameFault) -> None:
