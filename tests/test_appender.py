@@ -135,12 +135,13 @@ def test_a_death_at_any_step_of_opening_loses_neither_events_nor_the_tail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     crashed = Crashed(tmp_path, kind)
-    deaths = 0
-    for _ in until_done(monkeypatch, crashed.reopen):
+    deaths, opened = 0, list[Appender]()
+    for _ in until_done(monkeypatch, lambda: opened.append(crashed.open())):
         deaths += 1
         assert crashed.holds_tail() or crashed.kept() == [crashed.tail]
         assert crashed.ordinals() == [1, 2]
         assert check_session(crashed.store, crashed.session).verdict in {kind or "CLEAN", "CLEAN"}
+    opened[0].close()
     assert deaths > 3
     assert crashed.kept() == ([crashed.tail] if crashed.tail else [])
     assert crashed.ordinals() == [1, 2]

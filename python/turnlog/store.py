@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from turnlog.errors import TurnlogError
     from turnlog.session import Session
 
+
 class Store(StoreModel, StoreForks):
     """A folder of sessions.
 
