@@ -9,7 +9,9 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from turnlog.calls import describe
 from turnlog.errors import InvalidTransition
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from turnlog.call_view import CallView
 
 Value = TypeVar("Value")
+_SIGNATURES: WeakKeyDictionary[Callable[..., Any], inspect.Signature] = WeakKeyDictionary()
 KEY_PARAMETER = "idempotency_key"
 _POLL_S = 0.005
 _CANCELLED = frozenset({"CancelledError", "Cancelled"})  # of asyncio, concurrent.futures, trio
@@ -44,9 +47,8 @@ def arguments_for(
             kwargs = dict(given)
         elif given is not None:
             args = (given,)
-    try:
-        signature = inspect.signature(fn)
-    except (TypeError, ValueError):  # some built-in functions have none: calling them tells
+    signature = _signature(fn)
+    if signature is None:
         return args, kwargs, None
     wanted = signature.parameters.get(KEY_PARAMETER)
     if wanted is not None and wanted.kind in {wanted.POSITIONAL_OR_KEYWORD, wanted.KEYWORD_ONLY}:
@@ -56,6 +58,20 @@ def arguments_for(
     except TypeError as error:
         return args, kwargs, error
     return args, kwargs, None
+
+
+def _signature(fn: Callable[..., Any]) -> inspect.Signature | None:
+    """Return the signature, None for a built-in function that has none: calling it tells."""
+    is_plain = isinstance(fn, FunctionType)
+    known = _SIGNATURES.get(fn) if is_plain else None
+    if known is None:
+        try:
+            known = inspect.signature(fn)
+        except (TypeError, ValueError):
+            return None
+        if is_plain:
+            _SIGNATURES[fn] = known
+    return known
 
 
 def was_cancelled(error: BaseException) -> bool:

@@ -92,7 +92,7 @@ class Live:
         with self._guard:
             return selector(self._state)
 
-    def watch(self, selector: Callable[[State], Any], callback: Callable[[Any, Any], None], *, now: bool) -> Any:
+    def watch(self, selector: Callable[[State], Any], callback: Callable[[Any, Any], Any], *, now: bool) -> Any:
         """Call back when the selected part of the state has changed; see `Watcher.subscribe`."""
         self.current()
 

@@ -81,7 +81,7 @@ class SessionModel(SessionHistory):
         return self.live().current()
 
     def watch(
-        self, selector: Callable[[State], Part], callback: Callable[[Part, Part], None], *, now: bool = False
+        self, selector: Callable[[State], Part], callback: Callable[[Part, Part], object], *, now: bool = False
     ) -> Subscription:
         """Call `callback(new, old)` in the appending thread whenever the part that `selector` returns has changed.
 
