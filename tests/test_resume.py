@@ -156,6 +156,28 @@ def test_a_person_can_settle_it_later(store: Store) -> None:
         assert (ids(recovery_of(session).unknown), ids(recovery_of(session).retryable)) == ([], ["c2"])
 
 
+@pytest.mark.parametrize(("events", "again"), [(5, ["c1", "c2"]), (7, ["c1", "c2"]), (8, ["c2"])])
+def test_what_may_be_run_can_be_run_in_a_turn_that_was_interrupted(store: Store, events: int, again: list[str]) -> None:
+    ran: list[str] = []
+
+    def tool(**arguments: str) -> str:
+        ran.append(str(arguments))
+        return "ran again"
+
+    id = begun(store, events)
+    with store.resume(id) as session:
+        assert ids(recovery_of(session).retryable) == again
+        for call in recovery_of(session).retryable:
+            assert call.handle.run(tool) == "ran again"
+            assert call.handle.run(tool) == "ran again"
+        assert len(ran) == len(again)
+        results = [message["content"] for message in session.history("openai_chat") if message["role"] == "tool"]
+        assert results == ["report.txt"] * (2 - len(again)) + ["ran again"] * len(again)
+        assert session.state.violation_count == 0
+    with store.resume(id) as session:
+        assert (ids(recovery_of(session).retryable), ids(recovery_of(session).reused)) == ([], ["c1", "c2"])
+
+
 def test_hooks_are_called_with_the_report(store: Store) -> None:
     seen: list[Recovery] = []
     with store.resume(begun(store, 10), hooks=[seen.append, seen.append]) as session:
