@@ -14,6 +14,7 @@ from tests.turns import CREATED, TURN
 from turnlog.errors import HistoryInvalid
 from turnlog.history import SHAPES, History
 from turnlog.history_check import problems
+from turnlog.history_names import CallIds
 from turnlog.reduce import fold
 from turnlog.rounds import NOT_RUN_TEXT, UNKNOWN_TEXT
 from turnlog.state import State
@@ -112,6 +113,25 @@ def test_a_call_id_that_comes_again_in_another_turn_gets_its_own_result() -> Non
     items = [user("Go."), call("c1"), ended("c1", "first"), call("c1", "t2"), ended("c1", "second", "t2")]
     results = {message["tool_call_id"]: message["content"] for message in made(items) if message["role"] == "tool"}
     assert results == {"c1": "first", "c1_2": "second"}
+
+
+def test_ids_that_repeat_are_told_apart_in_one_step_each() -> None:
+    class Counted(dict[str, int]):
+        reads = 0
+
+        def get(self, key: str, default: Any = None) -> Any:
+            Counted.reads += 1
+            return super().get(key, default)
+
+    ids = CallIds()
+    ids._repeats = Counted()
+    given = [ids.give("c1") for _ in range(500)]
+    assert len(set(given)) == 500
+    assert Counted.reads < 500
+    long = ["x" * 80 + str(number) for number in range(12)]
+    cut = [ids.give(name) for name in long]
+    assert len(set(cut)) == 12
+    assert max(map(len, cut)) == 64
 
 
 def test_a_result_without_a_call_is_left_out() -> None:

@@ -25,6 +25,7 @@ class CallIds:
     def __init__(self) -> None:
         """Start with none given out."""
         self._given: set[str] = set()
+        self._repeats: dict[str, int] = {}  # of an id that came again: the number that was tried last
 
     def give(self, call_id: str) -> str:
         """Return an id that was not given out before.
@@ -34,9 +35,9 @@ class CallIds:
         ('c1', 'c1_2', 'a_b')
         """
         plain = _FORBIDDEN.sub("_", call_id)[:ID_CHARACTERS_MAX] or "call"
-        found, number = plain, 1
+        found = plain
         while found in self._given:
-            number += 1
+            number = self._repeats[plain] = self._repeats.get(plain, 1) + 1
             tail = f"_{number}"
             found = plain[: ID_CHARACTERS_MAX - len(tail)] + tail
         self._given.add(found)
