@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import apsw
 import pytest
 
 from turnlog import Session, Store, disk
@@ -13,6 +15,7 @@ from turnlog.errors import (
     Closed,
     Conflict,
     Damaged,
+    IndexUnavailable,
     InvalidInput,
     NewerFormat,
     NoSpace,
@@ -22,7 +25,7 @@ from turnlog.errors import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
 FIRST = "0192f0c4-7a1b-7c3d-8e4f-0123456789ab"
 SECOND = "0192f0c4-7a1b-7c3d-8e4f-0123456789ac"
@@ -106,6 +109,58 @@ def test_prefixes_work_without_an_index(tmp_path: Path) -> None:
     with Store.open(tmp_path / "store", read_only=True) as store:
         assert store.session(FIRST[:8]).id == FIRST
     assert not (tmp_path / "store" / "index.db").exists()
+
+
+def _of_a_newer_schema(path: Path) -> None:
+    connection = apsw.Connection(str(path))
+    connection.pragma("user_version", 99)
+    connection.close()
+
+
+def _lock(path: Path) -> apsw.Connection:
+    connection = apsw.Connection(str(path))
+    connection.execute("BEGIN EXCLUSIVE")
+    return connection
+
+
+def _by_a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+INDEX_FAULTS: list[tuple[Callable[[Path], object], list[str]]] = [
+    (Path.unlink, []),
+    (lambda path: os.truncate(path, 5000), []),
+    (lambda path: path.write_bytes(b"garbage" * 3000), []),
+    (_of_a_newer_schema, ["sessionctl --version", "sessionctl list"]),
+    (_by_a_folder, ["sessionctl list"]),
+    (_lock, ["sessionctl list"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("fault", "steps"), INDEX_FAULTS, ids=["missing", "truncated", "garbage", "newer", "folder", "locked"]
+)
+def test_whatever_happens_to_the_index_events_are_appended_and_read(
+    tmp_path: Path, fault: Callable[[Path], object], steps: list[str]
+) -> None:
+    with Store.open(tmp_path / "store") as store:
+        store.create(id=FIRST).append("note.written", {})
+    held = fault(tmp_path / "store" / "index.db")
+    with Store.open(tmp_path / "store") as store:
+        session = store.session(FIRST)
+        assert session.append("note.written", {}).ordinal == 3
+        assert [event.ordinal for event in session.events()] == [1, 2, 3]
+        if steps:
+            with pytest.raises(IndexUnavailable) as caught:
+                store.list()
+            assert caught.value.next_commands() == steps
+        else:
+            assert [row["events"] for row in store.list()[0]] == [3]
+    if isinstance(held, apsw.Connection):
+        held.close()
+    with Store.open(tmp_path / "store", read_only=True) as store:
+        assert [row["events"] for row in store.list()[0]] == [3]
 
 
 def test_an_existing_session_is_not_created_again(tmp_path: Path) -> None:

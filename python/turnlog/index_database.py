@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _ATTEMPTS = 5
 
+_NO_REBUILD_HELPS = (apsw.BusyError, apsw.LockedError, apsw.ReadOnlyError, apsw.CantOpenError, PermissionError)
+
 
 class _Changed(Exception):
     """A file that was read without locks changed meanwhile; read it again."""
@@ -196,6 +198,6 @@ class Database:
     def _unavailable(self, cause: object) -> IndexUnavailable:
         unavailable = IndexUnavailable(f"the index {self.path} cannot be used: {cause}")
         unavailable.at(store=self._store)
-        if isinstance(cause, apsw.ReadOnlyError | PermissionError):
-            unavailable.next = ("sessionctl list",)  # which answers from memory; a rebuild could not be written either
+        if isinstance(cause, _NO_REBUILD_HELPS):
+            unavailable.next = ("sessionctl list",)  # it answers from memory
         return unavailable

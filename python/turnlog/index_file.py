@@ -82,9 +82,11 @@ def is_current(connection: apsw.Connection, path: str) -> bool:
         raise apsw.CorruptError("the database ends inside a page")  # SQLite would take the rest for zeros
     number = int(connection.pragma("user_version"))
     if number > SCHEMA_NUMBER:
-        raise IndexUnavailable(
+        newer = IndexUnavailable(
             f"the index {path} has schema {number} of a newer turnlog; this one knows {SCHEMA_NUMBER}"
         )
+        newer.next = ("sessionctl --version", "sessionctl list")  # a list is answered from memory
+        raise newer
     return number == SCHEMA_NUMBER
 
 

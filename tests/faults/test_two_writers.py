@@ -167,7 +167,7 @@ def test_a_child_that_outlives_its_parent_does_not_keep_the_lock(tmp_path: Path)
 
 
 def test_a_replaced_lock_file_stops_the_writer(tmp_path: Path) -> None:
-    with Store.open(tmp_path / "store") as store:
+    with Store.open(tmp_path / "store", roll_bytes=1 << 40) as store:  # a roll would notice it too
         session = store.create()
         lock = next((tmp_path / "store").glob("sessions/*/*/LOCK"))
         lock.unlink()
