@@ -233,3 +233,12 @@ def test_a_segment_that_is_sealed_while_it_is_checked_has_not_lost_its_successor
     monkeypatch.setattr(verify, "list_segments", listed_before)
     check = check_session(victim.store, victim.session, full=True)
     assert (check.ok, check.segments) == (True, 1)
+
+
+def test_a_folder_without_segments_is_damage_only_where_the_index_knew_the_session(victim: Victim) -> None:
+    witness = victim.witness()
+    for path in victim.segments():
+        os.unlink(path)
+    made = check_session(victim.store, victim.session)
+    assert (made.ok, [finding["code"] for finding in made.findings]) == (True, ["empty"])
+    assert not check_session(victim.store, victim.session, witness=witness).ok

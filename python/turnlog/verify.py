@@ -118,7 +118,7 @@ def check_session(
     findings += link_findings(reports, session_id)
     findings += lineage_findings(directory, session_id)
     findings += _repaired(reports, session_id)
-    findings += _folder(files, directory, session_id)
+    findings += _folder(files, directory, session_id, known=witness is not None)
     if is_locked(directory):
         findings = _while_written(findings, files)
     ours = [report for report in reports if report.ours]
@@ -185,15 +185,16 @@ def _repaired(reports: Sequence[SegmentReport], session_id: str) -> Iterator[Fin
                 yield {**finding, "lost": list(lost), "offset": note["offset"], "end": note["offset"]}
 
 
-def _folder(files: Sequence[SegmentFile], directory: str, session_id: str) -> Iterator[Finding]:
+def _folder(files: Sequence[SegmentFile], directory: str, session_id: str, *, known: bool) -> Iterator[Finding]:
     for file in files:
         if file.twin is not None:
             detail = "compaction was interrupted: the raw file is still there, and is not read"
             yield _finding(session_id, file.name, recovery.CLEAN, "twin", detail)
     for name in stray_names(directory):
         yield _finding(session_id, name, recovery.CLEAN, "stray", "the file is not part of the log")
-    if not files:
-        yield _finding(session_id, None, recovery.LOST_DATA, "empty", "the session folder holds no segment")
+    if not files:  # a crash while the session was made leaves this too, and then nobody ever knew it
+        verdict = recovery.LOST_DATA if known else recovery.CLEAN
+        yield _finding(session_id, None, verdict, "empty", "the session folder holds no segment")
 
 
 def _while_written(findings: list[Finding], files: Sequence[SegmentFile]) -> list[Finding]:
