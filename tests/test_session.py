@@ -234,3 +234,39 @@ def test_threads_share_a_session(session: Session) -> None:
     assert len(events) == 400
     for number in range(8):
         assert [event["number"] for event in events if event["thread"] == number] == list(range(50))
+
+
+def test_a_repeated_id_is_answered_while_an_event_before_it_waits_for_its_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = "0192f0c4-7a1b-7c3d-8e4f-0123456789ab"
+    with Store.open(tmp_path / "store") as store, store.create() as session:
+        first = session.append("note.written", {"text": "one"}, id=given, durability="buffered")
+        appender = session._appender
+        assert appender is not None
+        start = appender.head()["path"], 4096
+        monkeypatch.setattr(appender, "visible", lambda: start)  # as it is while a durable event waits
+        assert session.append("note.written", {"text": "one"}, id=given, durability="buffered").ordinal == first.ordinal
+        with pytest.raises(Conflict):
+            session.append("note.written", {"text": "two"}, id=given, durability="buffered")
+
+
+def test_types_and_limits_that_fit_nothing_are_no_surprise(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store, store.create(tags=["x"]) as session:
+        session.append("note.written", {})
+        for types in (["\ud800"], ["n\u00f6te"], [""]):
+            assert [*session.events(types=types)] == []
+            assert [*session.events(types=types, reverse=True)] == []
+        assert len([*session.events(types=["note.written", "\ud800"], limit=2**70)]) == 1
+        with pytest.raises(InvalidInput):
+            session.events(limit=-1)
+        assert store.list(tag="\ud800")[0] == store.list(since_us=2**70)[0] == []
+        assert len(store.list(since_us=-(2**70))[0]) == 1
+
+
+@pytest.mark.parametrize("item", [(), ("x",), ("x", {}, None, False, 1), 5, "ab"])
+def test_an_item_of_another_shape_is_refused(tmp_path: Path, item: Any) -> None:
+    with Store.open(tmp_path / "store") as store, store.create() as session:
+        with pytest.raises(InvalidInput):
+            session.append_many([("note.written", {}), item])
+        assert session.append("note.written", {}).ordinal == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ from turnlog.errors import (
     SessionNotFound,
     StoreNotFound,
 )
+from turnlog.lock import is_locked
+from turnlog.names import session_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -270,3 +273,35 @@ def test_a_session_whose_first_event_failed_is_not_held(tmp_path: Path, monkeypa
                 store.create(id=FIRST)
         with Store.open(tmp_path / "store") as other:
             assert other.session(FIRST).append("note.written", {}).ordinal == 1
+
+
+def test_closing_in_two_threads_while_sessions_are_made_leaves_none_open(tmp_path: Path) -> None:
+    for attempt in range(5):
+        path = tmp_path / f"store{attempt}"
+        store = Store.open(path)
+        store.create()
+        failures: list[BaseException] = []
+
+        def make(store: Store = store, failures: list[BaseException] = failures) -> None:
+            try:
+                while True:
+                    store.create()
+            except Closed:
+                return
+            except BaseException as error:  # noqa: BLE001 - told by the main thread
+                failures.append(error)
+
+        def close(store: Store = store, failures: list[BaseException] = failures) -> None:
+            try:
+                store.close()
+            except BaseException as error:  # noqa: BLE001 - told by the main thread
+                failures.append(error)
+
+        threads = [threading.Thread(target=work) for work in (make, make, close, close)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+        locked = [id for id in store.session_ids() if is_locked(session_dir(str(path), id))]
+        assert locked == []

@@ -12,8 +12,15 @@ import os
 import threading
 
 from turnlog import _core, disk, names, recovery
-from turnlog.errors import Conflict, NewerFormat, ReadOnly, StorageError, SyncFailed, TurnlogError
-from turnlog.ids import parse_id
+from turnlog.errors import (
+    Conflict,
+    Damaged,
+    NewerFormat,
+    ReadOnly,
+    StorageError,
+    SyncFailed,
+    TurnlogError,
+)
 from turnlog.lock import SessionLock
 from turnlog.log import Log, Window
 from turnlog.quarantine import Quarantine
@@ -234,11 +241,14 @@ class Appender:
         type_, payload, event_id, raw = item
         if durable:
             self.flush()
-        log = Log(self.directory, self.session_id, self.visible)
+        log = Log(self.directory, self.session_id, self._written)
         try:
-            event = next(log.events(Window(ordinal - 1, ordinal + 1)))
+            event = next(log.events(Window(ordinal - 1, ordinal + 1)), None)
         finally:
             log.close()
+        if event is None:
+            message = "the event that was stored with this id cannot be read"
+            raise Damaged(message, session=self.session_id, ordinal=ordinal)
         data = payload if raw and isinstance(payload, bytes) else _core.canonical(payload)
         if event.digest != _core.digest(data) or event.type != type_:
             message = f"event {event.id} is already stored with other content"
@@ -299,6 +309,13 @@ class Appender:
         head = self._writer.head()
         return head["path"], head["visible"]
 
+    def _written(self) -> tuple[str, int]:
+        """Return the same with the offset up to which the events are in the file: a repeated one may stand behind
+        others that still wait for their sync.
+        """
+        head = self._writer.head()
+        return head["path"], head["written"]
+
     def head(self) -> dict[str, Any]:
         """Return the writer's numbers (`Writer.head`) and the segment's id."""
         return {**self._writer.head(), "segment_id": self._fields["segment_id"]}
@@ -327,10 +344,3 @@ class Appender:
         """Release descriptor and lock without touching the log: after a fork, or after a failed sync."""
         self._writer.abandon()
         self._lock.release()
-
-
-def full_item(item: tuple[Any, ...]) -> tuple[str, object, bytes | None, bool]:
-    """Fill in what the caller left out of (type, payload, id, raw)."""
-    missing: tuple[Any, ...] = (None, False)[len(item) - 2 :]
-    type_, payload, given, raw = item + missing
-    return type_, payload, None if given is None else parse_id(given), raw

@@ -78,12 +78,12 @@ def list_statement(
     if tag is not None:
         source, key = _TAG_SOURCE, "tags"
         clauses.append("tags.tag = ?")
-        values.append(tag)
+        values.append(stored_text(tag))
     clauses.append(f"({key}.last_activity_us, {key}.id) < (?, ?)")
     values += parse_token(after) if after is not None else (COUNT_MAX, _AFTER_ALL_IDS)
     if since_us is not None:
         clauses.append(f"{key}.last_activity_us >= ?")
-        values.append(since_us)
+        values.append(max(-COUNT_MAX, min(since_us, COUNT_MAX)))
     if text is not None:
         clauses.append("sessions.title LIKE ? ESCAPE '\\'")
         values.append(f"%{_like(stored_text(text))}%")

@@ -37,7 +37,8 @@ class Window:
         """Keep the bounds."""
         self.after = after
         self.before = before
-        self.types = types
+        # nothing else can be stored, and not every text can be handed to a core
+        self.types = types if types is None or all(map(str.isascii, types)) else frozenset(filter(str.isascii, types))
         self.skip_damage = on_damage == "skip"
 
     def ends_at(self, ordinal: int) -> bool:

@@ -7,11 +7,11 @@ holds it; readers need no lock. Must not know: frames, segments, SQL.
 
 from __future__ import annotations
 
+import sys
 import threading
 from itertools import islice
 
 from turnlog import names
-from turnlog.appender import full_item
 from turnlog.errors import Closed, InvalidInput, Locked
 from turnlog.ids import parse_id
 from turnlog.log import Log, Window
@@ -95,7 +95,7 @@ class Session(SessionModel):
         """
         appender = self._appender or self._open_appender()
         require_level(durability)
-        full = [full_item(item) for item in items]
+        full = [_full_item(item) for item in items]
         if not full:
             return []
         try:
@@ -129,11 +129,14 @@ class Session(SessionModel):
         be served Damaged is raised; with `on_damage="skip"` iteration goes on behind the damage and `damage()` of the
         log names it.
         """
+        if limit is not None and limit < 0:
+            message = f"limit is a number of events, not {limit}"
+            raise InvalidInput(message)
         log = self.log()
         wanted = None if types is None else frozenset(types)
         read = log.events_reversed if reverse else log.events
         found = read(Window(after, before, wanted, on_damage))
-        return found if limit is None else islice(found, limit)
+        return found if limit is None else islice(found, min(limit, sys.maxsize))
 
     def event(self, ordinal: int) -> Event:
         """Return one event. Raises NotFound beyond the head, Damaged when it was lost."""
@@ -262,3 +265,13 @@ def require_level(durability: str) -> None:
 def _unknown_level(durability: str) -> InvalidInput:
     message = f"durability is {DURABLE!r} or {BUFFERED!r}, not {durability!r}"
     return InvalidInput(message)
+
+
+def _full_item(item: tuple[Any, ...]) -> tuple[str, object, bytes | None, bool]:
+    """Fill in what the caller left out of (type, payload, id, raw). Raises InvalidInput, InvalidId."""
+    if not isinstance(item, tuple) or not 2 <= len(item) <= 4:
+        message = "an item is a tuple (type, payload[, id[, raw]])"
+        raise InvalidInput(message)
+    missing: tuple[Any, ...] = (None, False)[len(item) - 2 :]
+    type_, payload, given, raw = item + missing
+    return type_, payload, None if given is None else parse_id(given), raw

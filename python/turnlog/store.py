@@ -9,7 +9,7 @@ application mean.
 from __future__ import annotations
 
 import os
-from _thread import RLock
+from _thread import RLock, allocate_lock
 
 from turnlog import _core, disk, folders, identity, lookup, names
 from turnlog.errors import (
@@ -65,6 +65,8 @@ class Store(StoreModel, StoreForks):
         self._committer: _core.Committer | None = None
         self._index: Index | None = None
         self._projector = Projector(self)
+        self._ending = allocate_lock()  # one closes, the others wait for it
+        self._ends = False  # no session is opened for writing any more
         self._closed = False
 
     @classmethod
@@ -200,6 +202,9 @@ class Store(StoreModel, StoreForks):
         from turnlog.appender import Appender  # same as above
 
         with self._guard:
+            if self._ends:
+                message = "the store is closed"
+                raise Closed(message, store=self.path)
             if self._committer is None:
                 self._committer = _core.Committer(os.path.join(self.path, names.SESSIONS))
             folders.mark_live(self.path, session_id)
@@ -242,11 +247,16 @@ class Store(StoreModel, StoreForks):
         """Close every session, catch the index up, remove the markers of what is complete, stop the threads;
         idempotent.
         """
-        if self._closed:
-            return
         if os.getpid() != self._pid:  # a forked child owns nothing of this
             self._closed = True
             return
+        with self._ending:
+            if not self._closed:
+                self._close()
+
+    def _close(self) -> None:
+        with self._guard:
+            self._ends = True
         self._projector.stop()
         failures: list[BaseException] = []
         for session in list(self._sessions.values()):

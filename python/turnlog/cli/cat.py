@@ -6,6 +6,7 @@ damage are printed, and the damage is named. Must not know: how events are found
 
 from __future__ import annotations
 
+import sys
 from itertools import islice
 
 import click
@@ -74,7 +75,7 @@ def command(
         losses = Losses(out, session.id)
         columns = terminal_width()
         printed = 0
-        for event in islice(_events(log, window, reverse=reverse), limit):
+        for event in islice(_events(log, window, reverse=reverse), None if limit is None else min(limit, sys.maxsize)):
             losses.tell(log.damage)
             try:
                 if raw:
