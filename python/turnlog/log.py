@@ -80,7 +80,10 @@ class Log(OwnLog):
         """Return where the session was forked, None when it is no fork or no header can be read."""
         if not self._origin_known:
             for file in list_segments(self.directory):
-                fields = self.open_reader(file).header["fields"] if self.is_true(file) else None
+                try:
+                    fields = self.open_reader(file).header["fields"] if self.is_true(file) else None
+                except Damaged:
+                    continue  # nothing of this one can be read; every segment states the origin
                 if fields is not None:
                     self._origin, self._origin_known = origin_of(fields), True
                     break

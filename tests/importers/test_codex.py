@@ -177,3 +177,15 @@ def test_a_second_header_with_another_id_marks_copied_history() -> None:
 )
 def test_injected_user_text_is_told_from_what_was_typed(text: str, *, synthetic: bool) -> None:
     assert is_synthetic(text) is synthetic
+
+
+def test_an_envelope_behind_torn_bytes_is_read_the_same_whether_the_line_has_ended() -> None:
+    context = b'{"timestamp": "2024-12-30T17:31:40.393Z", "type": "turn_context", "payload": {"cwd": "/iqe"}}'
+    data = b'\x01{"type": "user"}' + context + b'{"type": "user"}'
+    found = []
+    for line in (data, data + b"\n"):
+        mapper = CodexMapper()
+        (read,) = read_lines(io.BytesIO(line))
+        mapper.feed(read)
+        found.append(mapper.facts.records)
+    assert found == [2, 2]

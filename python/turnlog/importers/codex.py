@@ -61,8 +61,10 @@ class CodexMapper(Mapper):
 
     def is_record(self, value: object) -> bool:
         """Tell a record from an object inside one: an envelope, or an item in files without envelopes."""
+        if self.is_certain_record(value):
+            return True
         if self._envelopes_only or not isinstance(value, dict):
-            return self.is_certain_record(value)
+            return False
         return envelope(value)[0].startswith(("response_item/", "event_msg/", "record/", "session_meta"))
 
     def is_certain_record(self, value: object) -> bool:
