@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from turnlog import Store
+from turnlog.compact import compact_session
 from turnlog.errors import (
     Closed,
     Conflict,
@@ -19,6 +20,8 @@ from turnlog.errors import (
     PayloadTooLarge,
 )
 from turnlog.ids import format_id, new_id
+from turnlog.names import session_dir
+from turnlog.segments import list_segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -270,3 +273,20 @@ def test_an_item_of_another_shape_is_refused(tmp_path: Path, item: Any) -> None:
         with pytest.raises(InvalidInput):
             session.append_many([("note.written", {}), item])
         assert session.append("note.written", {}).ordinal == 2
+
+
+def test_ids_are_found_in_segments_that_are_compacted_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = "0192f0c4-7a1b-7c3d-8e4f-0123456789ab"
+    with Store.open(tmp_path / "store", roll_bytes=8192) as store, store.create() as session:
+        first = session.append("note.written", {"text": "one"}, id=given)
+        for _ in range(20):
+            session.append("note.written", {"text": "x" * 900})
+        session.close()
+        again = store.session(session.id)
+        again.append("note.written", {})
+        before = list_segments(session_dir(store.path, session.id))
+        assert compact_session(store.path, session.id)["compacted"] > 0
+        monkeypatch.setattr("turnlog.appender.list_segments", lambda _: before)
+        assert again.append("note.written", {"text": "one"}, id=given).ordinal == first.ordinal

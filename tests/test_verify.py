@@ -13,6 +13,7 @@ import pytest
 from tests.faults import damage
 from turnlog import Store, _core, names, verify
 from turnlog.artifacts import ArtifactStore
+from turnlog.compact import compact_session
 from turnlog.errors import InvalidInput, SessionNotFound
 from turnlog.repair import plan_session
 from turnlog.segments import list_segments
@@ -242,3 +243,19 @@ def test_a_folder_without_segments_is_damage_only_where_the_index_knew_the_sessi
     made = check_session(victim.store, victim.session)
     assert (made.ok, [finding["code"] for finding in made.findings]) == (True, ["empty"])
     assert not check_session(victim.store, victim.session, witness=witness).ok
+
+
+def test_segments_that_are_compacted_while_they_are_checked_are_not_lost(
+    victim: Victim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = list_segments(victim.folder)
+    compact_session(victim.store, victim.session)
+    assert all(file.compacted for file in list_segments(victim.folder)[:-1])
+    monkeypatch.setattr(verify, "list_segments", lambda _: before)
+    check = check_session(victim.store, victim.session, full=True, expect=":".join(map(str, victim_head(victim))))
+    assert (check.ok, check.findings) == (True, [])
+
+
+def victim_head(victim: Victim) -> tuple[int, str]:
+    with Store.open(victim.store, read_only=True) as store:
+        return store.session(victim.session).head()

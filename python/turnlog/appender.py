@@ -24,7 +24,7 @@ from turnlog.errors import (
 from turnlog.lock import SessionLock
 from turnlog.log import Log, Window
 from turnlog.quarantine import Quarantine
-from turnlog.segments import create_segment, first_fields, list_segments, successor_fields
+from turnlog.segments import create_segment, first_fields, list_segments, open_segment, successor_fields
 from turnlog.survey import SegmentReport, examine, header_fields
 
 TYPE_CHECKING = False
@@ -265,7 +265,7 @@ class Appender:
             self._writer.track(ids)
             self._writer.flush()  # every event appended before `track` is in the file now
             for file in list_segments(self.directory):
-                with _core.SegmentReader(file.path) as reader:
+                with open_segment(file) as reader:
                     ids.load(reader)
             self._ids = ids
 

@@ -13,12 +13,11 @@ import os
 from functools import partial
 from operator import attrgetter
 
-from turnlog import _core
 from turnlog._core import FRAME_HEADER_MIN_BYTES, FRAME_MAGIC, FRAME_TRAILER_BYTES, HEADER_BYTES, KIND_CLOSE
 from turnlog.errors import Damaged, StorageError
 from turnlog.index_plan import stamp
 from turnlog.projection import TYPES, SessionRow, fold, imported_until
-from turnlog.segments import list_segments, read_header
+from turnlog.segments import list_segments, open_segment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -136,7 +135,7 @@ def _walk(visit: Visit, files: list[SegmentFile], *, head: Mapping[str, Any] | N
     if head is not None:  # it was asked for before the files were listed: what began since is for the next visit
         files = _up_to(files, _stem(os.path.basename(head["path"])))
     for place, file in enumerate(files[start or 0 :], start or 0):
-        with _core.SegmentReader(file.path) as reader:
+        with open_segment(file) as reader:
             fault = reader.header["fault"]
             if fault in _NOT_FOR_US:
                 return
@@ -181,7 +180,8 @@ def _torn_from(files: list[SegmentFile], place: int, fields: Mapping[str, Any], 
     """
     if place + 1 == len(files):
         return 0 if live else None
-    following = read_header(files[place + 1].path)["fields"]
+    with open_segment(files[place + 1]) as reader:
+        following = reader.header["fields"]
     follows = following is not None and following["prev_segment_id"] == fields["segment_id"]
     return int(following["prev_length"]) if following is not None and follows else None
 

@@ -11,6 +11,7 @@ from bisect import bisect_right
 
 from turnlog import _core
 from turnlog.errors import Damaged, NotASegment, StorageError
+from turnlog.segments import open_segment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _is_copy(data: bytes, siblings: Sequence[SegmentFile]) -> bool:
     if index < 0:
         return False
     try:
-        with _core.SegmentReader(siblings[index].path) as reader:
+        with open_segment(siblings[index]) as reader:
             at = _offset_of(reader, ordinal)
             return at is not None and reader.read(at, _PROOF_BYTES) == data[:_PROOF_BYTES]
     except (Damaged, NotASegment, StorageError):

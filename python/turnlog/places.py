@@ -7,12 +7,11 @@ a file that is no segment of the session is passed over. Must not know: windows,
 
 from __future__ import annotations
 
-import errno
 from bisect import bisect_right
 
 from turnlog import _core
 from turnlog.errors import Damaged, NewerFormat, StorageError, TurnlogError
-from turnlog.segments import SegmentFile, list_segments
+from turnlog.segments import SegmentFile, list_segments, open_segment
 from turnlog.survey import belongs, surroundings
 
 TYPE_CHECKING = False
@@ -99,23 +98,13 @@ class Places:
 
     def _open(self, file: SegmentFile) -> SegmentReader:
         """Open a segment; where its header is lost, with the segment id that its neighbours state."""
-        try:
-            reader = _core.SegmentReader(file.path)
-        except StorageError as error:
-            if error.errno != errno.ENOENT:
-                raise
-            reader = _core.SegmentReader(self._elsewhere(file) or file.path)  # compacted since it was listed
+        reader = open_segment(file)
         if reader.header["fault"] is None or reader.header["fault"] in _NEWER:
             return reader
-        files = list_segments(self.directory)
-        index = [other.path for other in files].index(file.path)
-        known_id = surroundings(files, index, self.session_id, None)["known_id"]
-        return reader if known_id is None else _core.SegmentReader(file.path, known_id)
-
-    def _elsewhere(self, file: SegmentFile) -> str | None:
-        """Return the path of a segment's other generation."""
-        others = [other for other in list_segments(self.directory) if other.prefix == file.prefix]
-        return next((other.path for other in others if other.first_ordinal == file.first_ordinal), None)
+        files, key = list_segments(self.directory), (file.prefix, file.first_ordinal)
+        places = [place for place, other in enumerate(files) if (other.prefix, other.first_ordinal) == key]
+        known_id = surroundings(files, places[0], self.session_id, None)["known_id"] if places else None
+        return reader if known_id is None else open_segment(file, known_id)
 
     def shown_end(self, file: SegmentFile, reader: SegmentReader) -> int | None:
         """Return up to where the newest segment may be shown: what was acknowledged at its own level."""

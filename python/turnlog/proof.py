@@ -6,9 +6,9 @@ everything before it only together with the check of all segments and links.
 
 from __future__ import annotations
 
-from turnlog import _core
 from turnlog.chain_walk import chain_at as walk
 from turnlog.notes import CHAIN_BYTES
+from turnlog.segments import open_segment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +33,6 @@ def chain_at(reports: Sequence[SegmentReport], ordinal: int) -> tuple[bytes | No
         stated = [note["payload"] for note in report.scan["notes"] if note["ordinal"] == ordinal]
         if stated:
             return stated[-1][:CHAIN_BYTES], place
-        with _core.SegmentReader(report.file.path) as reader:
+        with open_segment(report.file) as reader:
             return walk(reader, fields["first_ordinal"], fields["prev_chain"], ordinal), place
     return None, place

@@ -6,6 +6,7 @@ segment names its predecessor and appears whole or not at all. Must not know: lo
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 
@@ -101,10 +102,31 @@ def _age(found: dict[tuple[int, str], SegmentFile]) -> Any:
     def key(segment: SegmentFile) -> tuple[int, int]:
         if firsts.count(segment.first_ordinal) == 1:
             return segment.first_ordinal, 0
-        fields = read_header(segment.path)["fields"]
+        with open_segment(segment) as reader:
+            fields = reader.header["fields"]
         return segment.first_ordinal, fields["segment_number"] if fields else 0
 
     return key
+
+
+def open_segment(file: SegmentFile, known_id: bytes | None = None) -> _core.SegmentReader:
+    """Return a reader for a segment; for the compacted file where it was compacted since it was listed.
+
+    Raises StorageError, Damaged.
+    """
+    try:
+        return _core.SegmentReader(file.path, known_id)
+    except StorageError as error:
+        if error.errno != errno.ENOENT:
+            raise
+        same = [
+            other.path
+            for other in list_segments(os.path.dirname(file.path))
+            if (other.first_ordinal, other.prefix) == (file.first_ordinal, file.prefix) and other.path != file.path
+        ]
+        if not same:
+            raise
+        return _core.SegmentReader(same[0], known_id)
 
 
 def read_header(path: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import os
 from turnlog import _core, misplaced, recovery
 from turnlog.errors import Damaged, StorageError
 from turnlog.ids import format_id
-from turnlog.segments import SegmentFile, list_segments
+from turnlog.segments import SegmentFile, list_segments, open_segment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def examine(
     the session's segments, where a misplaced frame may come from. `helper` allows the scan a second thread.
     Raises StorageError or Damaged only when nothing of the file can be read; read errors become the verdict IO_ERROR.
     """
-    with _core.SegmentReader(file.path, known_id) as reader:
+    with open_segment(file, known_id) as reader:
         scan = reader.scan(digests=digests, helper=helper)
         last_seen = _last_seen(reader, scan, file)
         moved = misplaced.moved_frames(reader, scan, known_id, siblings or [file])
@@ -300,7 +300,7 @@ def stated_ids(
     stated = [successor["prev_segment_id"]] if successor is not None else []
     stated += [witness["segment_id"]] if witness is not None else []
     if index and header_fields(files[index - 1]) is not None:
-        with _core.SegmentReader(files[index - 1].path) as reader:
+        with open_segment(files[index - 1]) as reader:
             seal = reader.scan()["seal"]
         stated += [seal["successor"]] if seal is not None else []
     return stated
@@ -309,7 +309,7 @@ def stated_ids(
 def header_fields(file: SegmentFile) -> dict[str, Any] | None:
     """Return a segment's header fields, or None when they cannot be read."""
     try:
-        with _core.SegmentReader(file.path) as reader:
+        with open_segment(file) as reader:
             fields: dict[str, Any] | None = reader.header["fields"]
             return fields
     except (StorageError, Damaged):
