@@ -1,4 +1,4 @@
-"""Reading a context back: which messages a step was sent, from references to earlier events (FORMAT.md section 12).
+"""Reading a context back: which messages a step was sent, from references to earlier events (EVENTS.md, Contexts).
 
 Owns: the parts of a stored context and what each stands for. Invariants: a part refers to earlier events only, so
 reading ends; a context that cannot be read exactly is Damaged, never shorter. Must not know: files, sessions; events
