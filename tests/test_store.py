@@ -305,3 +305,19 @@ def test_closing_in_two_threads_while_sessions_are_made_leaves_none_open(tmp_pat
         assert failures == []
         locked = [id for id in store.session_ids() if is_locked(session_dir(str(path), id))]
         assert locked == []
+
+
+def test_a_store_whose_path_sqlite_cannot_open_still_keeps_sessions(tmp_path: Path) -> None:
+    path = os.fsencode(tmp_path) + b"/\xff"
+    try:
+        os.mkdir(path)
+    except OSError:
+        pytest.skip("the file system refuses names that are no UTF-8")
+    with Store.open(os.fsdecode(path)) as store:
+        session = store.create()
+        session.append("note.written", {})
+        with pytest.raises(IndexUnavailable):
+            store.list()
+        assert [event.ordinal for event in session.events()] == [1, 2]
+    with Store.open(os.fsdecode(path)) as store:
+        assert store.session(session.id).append("note.written", {}).ordinal == 3

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from turnlog.lineage import Origin
 
 _ZERO_ID = bytes(16)
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # a later try may succeed
 _ZERO_CHAIN = bytes(32)
 _WRITER_NAME = "turnlog"
 _WRITER_LEVEL = 1
@@ -193,6 +194,8 @@ def create_segment(directory: str, fields: Mapping[str, Any]) -> str:
         )
     except OSError as error:
         segment = os.path.basename(path)
+        if error.errno in _EXHAUSTED:  # the folder could not be opened, so no sync failed
+            disk.remove_if_present(path)
         if os.path.exists(path):
             message = f"syncing the folder of a new segment: {error.strerror or error}; reopen the session"
             raise SyncFailed(message, error.errno, segment=segment) from error

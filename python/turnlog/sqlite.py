@@ -88,7 +88,11 @@ _ALWAYS: tuple[Callable[[apsw.Connection], None], ...] = (
 
 def _open(name: str, flags: int, *settings: Callable[[apsw.Connection], None], busy_timeout_ms: int) -> apsw.Connection:
     require_sqlite(apsw.SQLITE_VERSION_NUMBER)
-    connection = apsw.Connection(name, flags=flags)
+    try:
+        connection = apsw.Connection(name, flags=flags)
+    except UnicodeEncodeError as error:
+        message = "SQLite opens only files whose path is UTF-8"
+        raise apsw.CantOpenError(message) from error
     try:
         connection.set_busy_timeout(busy_timeout_ms)
         for setting in (*_ALWAYS, *settings):

@@ -4,6 +4,7 @@
 //! interpreter lock is released around reading and checking. Must not know: anything about bytes.
 
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,7 +26,7 @@ use crate::walk::{resync, sparse};
 #[derive(Debug)]
 pub(super) struct SegmentReader {
     #[pyo3(get)]
-    path: String,
+    path: OsString,
     #[pyo3(get)]
     compacted: bool,
     #[pyo3(get)]
@@ -46,7 +47,9 @@ type Replayed<'py> =
 impl SegmentReader {
     fn shared(&self, py: Python<'_>) -> PyResult<Arc<Shared>> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.as_ref().map(|open| Arc::clone(&open.shared)).ok_or_else(|| closed(py, &self.path))
+        open.as_ref()
+            .map(|open| Arc::clone(&open.shared))
+            .ok_or_else(|| closed(py, &self.path.to_string_lossy()))
     }
 
     /// As `shared`, for calls that need to believe frames.
@@ -69,7 +72,7 @@ impl SegmentReader {
 impl SegmentReader {
     #[new]
     #[pyo3(signature = (path, segment_id = None))]
-    fn new(py: Python<'_>, path: String, segment_id: Option<&[u8]>) -> PyResult<Self> {
+    fn new(py: Python<'_>, path: OsString, segment_id: Option<&[u8]>) -> PyResult<Self> {
         let known_id = segment_id.map(|id| fixed("segment_id", id)).transpose()?;
         let file = PathBuf::from(&path);
         let segment = py.detach(|| Segment::open(&file, known_id)).map_err(|error| to_py(py, error))?;

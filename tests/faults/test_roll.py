@@ -98,6 +98,21 @@ def test_a_successor_that_cannot_be_opened_is_entered_by_the_next_append(
     assert_whole(tmp_path / "store", session.id, last)
 
 
+def test_a_folder_that_cannot_be_opened_for_its_sync_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store.open(tmp_path / "store", roll_bytes=ROLL_BYTES)
+    session = store.create()
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "sync_directory", failing_once(disk.sync_directory, OSError(errno.EMFILE, "too many")))
+        acknowledged, error = append_until_told(session)
+    assert not isinstance(error, SyncFailed)
+    last = session.append("note.written", TEXT).ordinal
+    assert last == acknowledged[-1] + 1
+    store.close()
+    assert_whole(tmp_path / "store", session.id, last)
+
+
 def test_control_a_second_successor_is_found(tmp_path: Path) -> None:
     with Store.open(tmp_path / "store", roll_bytes=ROLL_BYTES) as store, store.create() as session:
         for _ in range(20):
