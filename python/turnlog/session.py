@@ -1,4 +1,4 @@
-"""A session: append events to it, read them back, follow it live.
+"""A session: append events to it, read them back.
 
 Owns: the raw level of the API - what an application calls with any event type; `session_model.py` holds the level above
 it. Invariants: an append returns only when the event has the durability asked for, and when the state, if there is one,
@@ -16,7 +16,7 @@ from turnlog.errors import Closed, InvalidInput, Locked
 from turnlog.ids import parse_id
 from turnlog.log import Log, Window
 from turnlog.session_model import SessionModel
-from turnlog.tail import Tail, follow
+from turnlog.session_watching import SessionWatching
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ EPHEMERAL = "ephemeral"
 _LEVELS = {DURABLE: True, BUFFERED: False}
 
 
-class Session(SessionModel):
+class Session(SessionModel, SessionWatching):
     """One agent session of a store. Thread-safe."""
 
     def __init__(self, store: Store, session_id: str) -> None:
@@ -69,7 +69,10 @@ class Session(SessionModel):
         durable = _LEVELS.get(durability) if isinstance(durability, str) else None
         if durable is None:
             if durability == EPHEMERAL:
-                return self.live().show(type, payload, id)
+                receipt = self.live().show(type, payload, id)
+                if self._subscribers:
+                    self._show(type, payload, receipt)
+                return receipt
             raise _unknown_level(durability)
         try:
             receipt = appender.append(type, payload, None if id is None else parse_id(id), durable=durable, raw=raw)
@@ -77,6 +80,8 @@ class Session(SessionModel):
             raise self._why_closed() from None
         if self._live is not None:
             self._live.take(receipt, type, payload)
+        if self._subscribers:
+            self._wake()
         return receipt
 
     def append_many(
@@ -104,6 +109,8 @@ class Session(SessionModel):
             raise self._why_closed() from None
         if self._live is not None:
             self._live.take_many(receipts, full)
+        if self._subscribers:
+            self._wake()
         return receipts
 
     def flush(self) -> None:
@@ -147,17 +154,6 @@ class Session(SessionModel):
         message = f"the session has no event {ordinal}"
         raise NotFound(message, session=self.id, ordinal=ordinal)
 
-    def follow(
-        self, *, after: int = 0, types: Iterable[str] | None = None, timeout_ms: int | None = None
-    ) -> Iterator[Event]:
-        """Iterate over the events after an ordinal and go on with new ones as they become durable, from any process.
-
-        Ends when the session or store is closed in this process, or when nothing came for `timeout_ms`.
-        """
-        wanted = None if types is None else frozenset(types)
-        tail = Tail(self.log(), after) if self._memory is None else self._memory.tail(after)
-        return follow(tail, wanted, lambda: self._closed, timeout_ms)
-
     def head(self) -> tuple[int, str]:
         """Return (last ordinal, chain as hex): keep it elsewhere and `verify --expect` proves the history against
         it.
@@ -174,17 +170,23 @@ class Session(SessionModel):
             raise self._why_closed()
         if self._memory is not None:
             return self._memory.log()
-        return Log(names.session_dir(self._store.path, self.id), self.id, self._visible)
+        return Log(names.session_dir(self._store.path, self.id), self.id, self.visible)
 
-    def _visible(self) -> tuple[str, int] | None:
+    def visible(self) -> tuple[str, int] | None:
+        """Return the segment this object writes and where its acknowledged part ends; None when it does not write."""
         appender = self._appender
         return None if appender is None else appender.visible()
+
+    def shown(self) -> tuple[object, ...] | None:
+        """Return what changes whenever there is more to read; None when this object does not write the session."""
+        return self.visible() if self._memory is None else (self._memory.head()["ordinal"],)
 
     # -- for the store ---------------------------------------------------------------------------------------------
 
     def attach(self, appender: Appender, memory: MemoryAppender | None = None) -> None:
         """Give the session its open writer; `memory` is the same one if the session is ephemeral."""
         self._appender, self._memory = appender, memory
+        self._store.greet(self)
 
     def give_up(self) -> None:
         """Close after a failure that the caller is told: what is on disk stays as it is."""
@@ -194,6 +196,7 @@ class Session(SessionModel):
         self._store.forget(self)
         if appender is not None:
             appender.abandon()
+        self._end_subscribers()
 
     def written_head(self) -> dict[str, Any] | None:
         """Return the writer's numbers, None when the session is not open for writing here."""
@@ -220,6 +223,7 @@ class Session(SessionModel):
                 raise self._lock_error
             if self._appender is None:
                 self._appender = self._store.appender(self.id)
+                self._store.greet(self)
             return self._appender
 
     def _why_closed(self) -> TurnlogError:
@@ -238,8 +242,11 @@ class Session(SessionModel):
         if self._live is not None:
             self._live.close()
         self._store.forget(self)
-        if appender is not None:
-            appender.close()
+        try:
+            if appender is not None:
+                appender.close()
+        finally:
+            self._end_subscribers()
 
     def __enter__(self) -> Self:
         """Return the session."""

@@ -24,6 +24,7 @@ from turnlog.index import Index
 from turnlog.projector import Projector
 from turnlog.store_forks import StoreForks
 from turnlog.store_model import OFFLOAD_BYTES, StoreModel, first_payload, make_ephemeral
+from turnlog.store_watching import StoreWatching
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from turnlog.session import Session
 
 
-class Store(StoreModel, StoreForks):
+class Store(StoreModel, StoreForks, StoreWatching):
     """A folder of sessions.
 
     >>> from turnlog import Store
@@ -186,6 +187,10 @@ class Store(StoreModel, StoreForks):
             if (head := session.written_head()) is not None
         }
 
+    def opened(self, session_id: str) -> Session | None:
+        """Return a session that was asked for and not closed (for feeds)."""
+        return self._sessions.get(session_id)
+
     def open_sessions(self) -> builtins.list[Session]:
         """Return the sessions that were asked for and not closed (for `Projector`)."""
         return [*self._sessions.values()]
@@ -264,6 +269,7 @@ class Store(StoreModel, StoreForks):
                 session.close()
             except Exception as error:  # noqa: BLE001 - the other sessions must still be closed; raised below
                 failures.append(error)
+        self._end_subscribers()
         if self._committer is not None or self._index is not None:
             self._finish_index()
         self._closed = True

@@ -6,47 +6,16 @@ repeats, nothing is delivered that a crash could take back. Must not know: who i
 
 from __future__ import annotations
 
-import time
-
 from turnlog import _core
 from turnlog.log import Window
 from turnlog.segments import SegmentFile, list_segments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Protocol
-
     from turnlog._core import Event
     from turnlog.log import Log
 
-    class Place(Protocol):
-        """A place in a log that moves forward."""
-
-        def look(self) -> list[Event]:
-            """Return the next events."""
-
-
 _BATCH = 512
-_POLL_S = 0.02
-
-
-def follow(
-    place: Place, types: frozenset[str] | None, ended: Callable[[], bool], timeout_ms: int | None
-) -> Iterator[Event]:
-    """Yield the events behind a place as they come, until `ended` or until none came for `timeout_ms`."""
-    idle_since = time.monotonic()
-    while True:
-        events = place.look()
-        for event in events:
-            if types is None or event.type in types:
-                yield event
-        if events:
-            idle_since = time.monotonic()
-            continue
-        if ended() or (timeout_ms is not None and (time.monotonic() - idle_since) * 1000 >= timeout_ms):
-            return
-        time.sleep(_POLL_S)
 
 
 class Tail:
@@ -61,6 +30,20 @@ class Tail:
         self._ordinal = after + 1
         self._inherited = log.inherited(Window(after))
 
+    @property
+    def after(self) -> int:
+        """The ordinal behind which the place began, or the last inherited one that was returned."""
+        return self._after
+
+    @property
+    def path(self) -> str | None:
+        """The segment that is read now; None before the first look, and for a session in memory."""
+        return None if self._file is None else self._file.path
+
+    def close(self) -> None:
+        """Close the files; the place stays usable and opens them again."""
+        self._log.close()
+
     def look(self) -> list[Event]:
         """Return the next events, at most a batch; an empty list when there is nothing new yet.
 
@@ -73,8 +56,9 @@ class Tail:
             return []
         while True:
             events = self._read()
-            if events or not self._step():
-                return [event for event in events if event.ordinal > self._after]
+            found = [event for event in events if event.ordinal > self._after]
+            if found or not (events or self._step()):
+                return found
 
     def _enter(self) -> bool:
         files = list_segments(self._log.directory)

@@ -61,8 +61,8 @@ def command(
         log.close()
         if follow:
             out.flush()
-            for event in session.follow(after=end, types=types or None, timeout_ms=idle_ms):
-                show(event)
+            for item in session.follow(after=end, types=types or None, timeout_ms=idle_ms):
+                show(item.event)
                 out.flush()
     losses.advise()
     if losses:

@@ -1,0 +1,177 @@
+"""The part of a `Session` for those who watch it: following its events, subscribing to what this process appends.
+
+Owns: the names and examples of that part of the API. Invariant: importing this costs next to nothing. Must not know:
+how a log is read, how a subscriber is told.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from turnlog import _core
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
+
+    from turnlog._core import Receipt
+    from turnlog.feed import FeedEvent
+    from turnlog.live import Live
+    from turnlog.log import Log
+    from turnlog.memory import MemoryAppender
+    from turnlog.subscribers import Subscriber
+    from turnlog.tail import Tail
+
+_CHANGING = threading.Lock()  # held while a session's subscribers change
+
+
+class SessionWatching:
+    """The methods of a `Session` for those who watch it."""
+
+    id: str
+    _closed: bool
+    _memory: MemoryAppender | None
+    _subscribers: tuple[Subscriber, ...] = ()
+
+    if TYPE_CHECKING:
+
+        def log(self) -> Log: ...  # noqa: D102 - documented there
+        def live(self) -> Live: ...  # noqa: D102 - documented there
+        def written_head(self) -> dict[str, Any] | None: ...  # noqa: D102 - documented there
+
+    def follow(
+        self,
+        *,
+        after: int | str = 0,
+        types: Iterable[str] | None = None,
+        timeout_ms: int | None = None,
+        on_caught_up: Callable[[str], object] | None = None,
+    ) -> Iterator[FeedEvent]:
+        """Iterate over the events after an ordinal or a cursor, and go on with new ones as they become durable, from
+        any process: gap-free, each once. Each has a `cursor` to go on from later.
+
+        `on_caught_up(cursor)` is called whenever everything that was there has been handed out. Ends when the session
+        or store is closed in this process, or when nothing came for `timeout_ms`. Raises InvalidInput (no cursor of
+        this session), Damaged at an event that cannot be served, StorageError, Closed.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     _ = session.append("note.written", {"text": "hello"})
+        ...     for event in session.follow(timeout_ms=0):
+        ...         cursor = event.cursor
+        ...     _ = session.append("note.written", {"text": "there"})
+        ...     [event.payload["text"] for event in session.follow(after=cursor, timeout_ms=0)]
+        ['there']
+        """
+        from turnlog.cursors import ordinal_after
+        from turnlog.feed import follow
+
+        wanted = None if types is None else frozenset(types)
+        return follow(
+            self.place(ordinal_after(after, self.id)),
+            self.id,
+            wanted,
+            ended=lambda: self._closed,
+            timeout_ms=timeout_ms,
+            on_caught_up=on_caught_up,
+        )
+
+    def place(self, after: int) -> Tail:
+        """Return a place in the session's log behind an ordinal, which moves forward (for feeds).
+
+        >>> from turnlog import Store
+        >>> [event.type for event in Store.ephemeral().create().place(0).look()]
+        ['session.created']
+        """
+        from turnlog.tail import Tail
+
+        return Tail(self.log(), after) if self._memory is None else self._memory.tail(after)
+
+    def subscribe(
+        self,
+        callback: Callable[[Any], object] | None = None,
+        *,
+        after: int | str | None = None,
+        types: Iterable[str] | None = None,
+        capacity: int = 1024,
+    ) -> Subscriber:
+        """Hear what this process appends to the session, ephemeral events included; from now on, or from `after` on.
+
+        With `callback`, a thread calls it with each event; an exception of it is logged, kept in `failures`, and the
+        next event follows. Without, iterate over what is returned, or `read` it. A stored event comes when it has the
+        durability it was appended with, and is never missed. Of ephemeral ones at most `capacity` wait: a slow
+        subscriber misses the oldest and is told how many by one `feed.lagged` event; the writer never waits. Ends with
+        the session, or by `close()` or a `with` block.
+
+        >>> from turnlog import Store
+        >>> session = Store.ephemeral().create()
+        >>> with session.subscribe() as subscriber:
+        ...     _ = session.append("progress.updated", {"done": 1, "total": 2}, durability="ephemeral")
+        ...     _ = session.append("message.user", {"content": "hello"})
+        ...     [(event.type, event.ordinal) for event in subscriber.read()]
+        [('progress.updated', 0), ('message.user', 2)]
+        """
+        from turnlog.cursors import ordinal_after
+        from turnlog.subscribers import Subscriber
+
+        begin = self.newest() if after is None else ordinal_after(after, self.id)
+        subscriber = Subscriber(callback, types=types, capacity=capacity, detach=self.detach)
+        subscriber.add(self.id, self.place(begin), begin)
+        self.join(subscriber)
+        if self._closed:
+            subscriber.end(self.id)
+        return subscriber
+
+    def newest(self) -> int:
+        """Return the ordinal of the newest event: of the writer's if there is one, else of those that can be read.
+
+        >>> from turnlog import Store
+        >>> Store.ephemeral().create().newest()
+        1
+        """
+        if self._memory is not None:
+            return int(self._memory.head()["ordinal"])
+        head = self.written_head()
+        return self.log().head()[0] if head is None else int(head["ordinal"])
+
+    def join(self, subscriber: Subscriber) -> None:
+        """Tell a subscriber of appends from now on (for `Store.subscribe`).
+
+        >>> from turnlog import Store
+        >>> session = Store.ephemeral().create()
+        >>> session.join(session.subscribe())
+        """
+        with _CHANGING:
+            if subscriber not in self._subscribers:
+                self._subscribers = (*self._subscribers, subscriber)
+        subscriber.wake(self.id)
+
+    def detach(self, subscriber: Subscriber) -> None:
+        """Tell a subscriber no more (for its `close`).
+
+        >>> from turnlog import Store
+        >>> session = Store.ephemeral().create()
+        >>> session.detach(session.subscribe())
+        """
+        with _CHANGING:
+            self._subscribers = tuple(other for other in self._subscribers if other is not subscriber)
+
+    def _show(self, type: str, payload: object, receipt: Receipt) -> None:
+        """Hand an ephemeral event to the subscribers."""
+        from turnlog.subscribers import EphemeralEvent
+
+        after = self.live().current().ordinal
+        event = EphemeralEvent(self.id, type, _core.canonical(payload), receipt, after)
+        for subscriber in self._subscribers:
+            subscriber.show(event)
+
+    def _wake(self) -> None:
+        """Tell the subscribers that the log has grown."""
+        for subscriber in self._subscribers:
+            subscriber.wake(self.id)
+
+    def _end_subscribers(self) -> None:
+        """Tell the subscribers that nothing more comes from this session."""
+        for subscriber in self._subscribers:
+            subscriber.end(self.id)

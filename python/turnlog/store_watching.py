@@ -1,0 +1,151 @@
+"""The part of a `Store` for those who watch it: following all sessions, subscribing to what this process appends.
+
+Owns: the names and examples of that part of the API. Invariant: importing this costs next to nothing. Must not know:
+how sessions are merged, how a subscriber is told.
+"""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
+
+    from turnlog.errors import TurnlogError
+    from turnlog.session import Session
+    from turnlog.store_feed import StoreEvent
+    from turnlog.subscribers import Subscriber
+
+_CHANGING = allocate_lock()  # held while a store's subscribers change
+
+
+class StoreWatching:
+    """The methods of a `Store` for those who watch it."""
+
+    _closed: bool
+    _subscribers: tuple[Subscriber, ...] = ()
+
+    if TYPE_CHECKING:
+
+        def open_sessions(self) -> list[Session]: ...  # noqa: D102 - documented there
+        def session_ids(self) -> list[str]: ...  # noqa: D102 - documented there
+        def session(self, id: str) -> Session: ...  # noqa: D102 - documented there
+
+    def follow(
+        self,
+        *,
+        after: str | None = None,
+        types: Iterable[str] | None = None,
+        timeout_ms: int | None = None,
+        on_caught_up: Callable[[str], object] | None = None,
+        on_failure: Callable[[str, TurnlogError], object] | None = None,
+    ) -> Iterator[StoreEvent]:
+        """Iterate over the events of all sessions, from any process, and go on with what comes, also in new sessions.
+
+        `after` is the `cursor` of an event of an earlier `follow`, or that of `Store.cursor`; None begins at the
+        beginning. Of each session the events come in order, gap-free and once; a fork begins behind what it inherits.
+        `on_caught_up(cursor)` is called whenever everything that was there has been handed out. Ends when the store is
+        closed in this process, or when nothing came for `timeout_ms`.
+
+        Raises InvalidInput (no store cursor), Damaged, StorageError; with `on_failure(session_id, error)` a session
+        that cannot be read is left out instead, and the others go on.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store:
+        ...     first, second = store.create(), store.create()
+        ...     for event in store.follow(timeout_ms=0):
+        ...         cursor = event.cursor
+        ...     _ = second.append("note.written", {"text": "hello"})
+        ...     [event.session == second.id for event in store.follow(after=cursor, timeout_ms=0)]
+        [True]
+        """
+        from typing import cast
+
+        from turnlog.cursors import parse_store_cursor
+        from turnlog.store_feed import StoreFeed, follow_store
+
+        wanted = None if types is None else frozenset(types)
+        positions = {} if after is None else parse_store_cursor(after)
+        feed = StoreFeed(cast("Any", self), positions, wanted)
+        return follow_store(
+            feed,
+            ended=lambda: self._closed,
+            timeout_ms=timeout_ms,
+            on_caught_up=on_caught_up,
+            on_failure=on_failure,
+        )
+
+    def cursor(self) -> str:
+        """Return the cursor behind everything there is now: looks into the newest segment of every session.
+
+        Raises Damaged, StorageError.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     cursor = store.cursor()
+        ...     _ = session.append("note.written", {"text": "hello"})
+        ...     [event.type for event in store.follow(after=cursor, timeout_ms=0)]
+        ['note.written']
+        """
+        from turnlog.cursors import store_cursor
+
+        positions = {}
+        for session_id in {*self.session_ids(), *(session.id for session in self.open_sessions())}:
+            log = self.session(session_id).log()
+            try:
+                positions[session_id] = log.head()[0]
+            finally:
+                log.close()
+        return store_cursor(positions)
+
+    def subscribe(
+        self,
+        callback: Callable[[Any], object] | None = None,
+        *,
+        types: Iterable[str] | None = None,
+        capacity: int = 1024,
+    ) -> Subscriber:
+        """Hear what this process appends from now on to any session of the store; see `Session.subscribe`.
+
+        >>> from turnlog import Store
+        >>> store = Store.ephemeral()
+        >>> with store.subscribe() as subscriber:
+        ...     session = store.create()
+        ...     [(event.session == session.id, event.type) for event in subscriber.read()]
+        [(True, 'session.created')]
+        """
+        from turnlog.subscribers import Subscriber
+
+        subscriber = Subscriber(callback, types=types, capacity=capacity, detach=self._detach, single=False)
+        with _CHANGING:
+            self._subscribers = (*self._subscribers, subscriber)
+        for session in self.open_sessions():
+            self.greet(session)
+        if self._closed:
+            subscriber.end()
+        return subscriber
+
+    def greet(self, session: Session) -> None:
+        """Let the store's subscribers hear of a session, if it is open for writing here (for `Session`).
+
+        >>> from turnlog import Store
+        >>> store = Store.ephemeral()
+        >>> store.greet(store.create())
+        """
+        if self._subscribers and session.shown() is not None:
+            newest = session.newest()
+            for subscriber in self._subscribers:
+                subscriber.add(session.id, session.place(newest), newest)
+                session.join(subscriber)
+
+    def _detach(self, subscriber: Subscriber) -> None:
+        with _CHANGING:
+            self._subscribers = tuple(other for other in self._subscribers if other is not subscriber)
+        for session in self.open_sessions():
+            session.detach(subscriber)
+
+    def _end_subscribers(self) -> None:
+        for subscriber in self._subscribers:
+            subscriber.end()
