@@ -269,6 +269,9 @@ def _read_segment(
             continue
         if fault["code"] == "unsupported":
             return
+        if reader.replay(fault["offset"], ordinal, end=end, limit=1, types=frozenset())[1] > fault["offset"]:
+            offset = reached  # it was just being written
+            continue
         following = reader.resync(fault["offset"])
         if following is None or (end is not None and following[0] >= end):
             harmless = torn_from()

@@ -153,6 +153,7 @@ class Log(OwnLog):
             message = "the newest segment's header cannot be read" if files else "the session has no segments"
             raise Damaged(message, session=self.session_id, segment=files[-1].name if files else None)
         reader = self.open_reader(files[-1])
+        unsettled = not self.promised and self.written_elsewhere(files[-1])
         end = self.shown_end(files[-1], reader)
         offset, ordinal, chain = _core.HEADER_BYTES, fields["first_ordinal"], fields["prev_chain"]
         while True:
@@ -161,6 +162,8 @@ class Log(OwnLog):
                 start, ordinal, end=end, limit=1 << 16, types=frozenset(), chain=chain
             )
             if fault is not None or offset == start:
+                if unsettled:
+                    self.settle(files[-1], reader)
                 return ordinal - 1, chain or bytes(fields["prev_chain"])
 
     def shown_end(self, file: SegmentFile, reader: SegmentReader) -> int | None:

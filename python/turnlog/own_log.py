@@ -119,6 +119,7 @@ class OwnLog(Places):
         """Yield one segment's events from near `first` on; `following` is the first ordinal of the next segment."""
         try:
             reader = self.open_reader(file)
+            unsettled = following is None and not self.promised and self.written_elsewhere(file)
             end = self.shown_end(file, reader) if following is None else None
             ordinal, offset = self.seek(file, reader, first)
             if reader.header["fault"] is not None:
@@ -132,6 +133,8 @@ class OwnLog(Places):
                 start, ordinal, end=end, limit=window.batch(ordinal), types=window.types
             )
             if events:
+                if unsettled:
+                    self.settle(file, reader)
                 yield events
             if fault is not None and not window.ends_at(ordinal):
                 resumed = self.pass_damage(file, reader, fault, (ordinal, following), window)
@@ -169,6 +172,8 @@ class OwnLog(Places):
             following = self.promised + 1
         if following is None and fault["offset"] >= recovery.durable_mark(reader.scan(), None, None):
             return None  # above the durable mark: a write in progress, or one that a crash cut short
+        if reader.replay(fault["offset"], ordinal, limit=1)[1] > fault["offset"]:  # it was just being written
+            return None if following is None else (fault["offset"], ordinal)
         resumed = next_frame(reader, fault["offset"])
         if resumed is None:
             self._lost(window, file, fault["offset"], (ordinal, following - 1 if following else None))

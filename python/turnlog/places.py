@@ -11,6 +11,7 @@ from bisect import bisect_right
 
 from turnlog import _core
 from turnlog.errors import Damaged, NewerFormat, StorageError, TurnlogError
+from turnlog.lock import is_locked
 from turnlog.segments import SegmentFile, list_segments, open_segment
 from turnlog.survey import belongs, surroundings
 
@@ -112,11 +113,22 @@ class Places:
         if writing is not None and writing[0] == file.path:
             return writing[1]
         size = reader.size()
+        self.settle(file, reader)  # another process may have written these bytes without a sync so far
+        return size
+
+    def written_elsewhere(self, file: SegmentFile) -> bool:
+        """Tell whether another process may be writing to the newest segment; ask before `shown_end`."""
+        writing = self._visible()
+        return (writing is None or writing[0] != file.path) and is_locked(self.directory)
+
+    def settle(self, file: SegmentFile, reader: SegmentReader) -> None:
+        """Put a segment on stable storage. What is read of one that is `written_elsewhere` is shown only after that:
+        zeros that `shown_end` counted may have become frames since.
+        """
         try:
-            reader.sync()  # another process may have written these bytes without a sync so far
+            reader.sync()
         except StorageError as error:
             raise error.at(session=self.session_id, segment=file.name) from error
-        return size
 
     # -- inside a segment ------------------------------------------------------------------------------------------
 

@@ -72,10 +72,13 @@ class Tail:
     def _read(self) -> list[Event]:
         assert self._file is not None  # noqa: S101 - `look` entered a segment first
         reader = self._log.open_reader(self._file)
+        unsettled = self._log.written_elsewhere(self._file)
         end = self._log.shown_end(self._file, reader)
         events, self._offset, self._ordinal, _, _, fault = reader.replay(
             self._offset, self._ordinal, end=end, limit=_BATCH
         )
+        if events and unsettled:
+            self._log.settle(self._file, reader)
         if fault is not None and not events:
             others = [file for file in list_segments(self._log.directory) if file.prefix != self._file.prefix]
             following = next((file.first_ordinal for file in others if file.first_ordinal >= self._ordinal), None)

@@ -138,7 +138,14 @@ def _check_segments(
         around = surroundings(files, index, session_id, witness)
         # a second thread inside a scan helps only where no other segment is scanned beside it
         helper = index == len(files) - 1
-        return examine(files[index], session_id, **around, witness=witness, digests=digests, helper=helper)
+
+        def look() -> SegmentReport:
+            return examine(files[index], session_id, **around, witness=witness, digests=digests, helper=helper)
+
+        report = look()
+        harmless = report.verdict in recovery.ROUTINE or index < len(files) - 2
+        # a frame may have been read while it was written, and one behind it after; real damage is there again
+        return report if harmless or not is_locked(os.path.dirname(files[index].path)) else look()
 
     reports: list[SegmentReport] = []
     findings: list[Finding] = []
