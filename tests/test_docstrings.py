@@ -21,6 +21,7 @@ MODULES = sorted(
 MODEL = (
     "artifacts",
     "call_run",
+    "children",
     "context",
     "cursors",
     "events",
@@ -33,6 +34,7 @@ MODEL = (
     "selectors",
     "session_model",
     "session_watching",
+    "shutdown",
     "sources",
     "state",
     "step",

@@ -53,7 +53,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
             "own_log",
             "places",
         ),
-        *("cursors", "feed", "quarantine", "segments", "survey", "tail"),
+        *("children", "cursors", "feed", "quarantine", "segments", "survey", "tail"),
     ),
     (
         *("index", "index_catch_up", "index_database", "index_file", "index_plan", "index_query", "index_read"),
@@ -62,7 +62,17 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     (
         *("call_run", "call_view", "calling", "calls", "diff", "fork", "live", "lookup", "memory", "memory_store"),
         *("plans", "projector", "recovered", "resume", "session", "session_history", "session_model"),
-        *("session_watching", "snapshots", "sources", "step", "store", "store_feed", "store_forks", "store_model"),
+        *(
+            "session_watching",
+            "shutdown",
+            "snapshots",
+            "sources",
+            "step",
+            "store",
+            "store_feed",
+            "store_forks",
+            "store_model",
+        ),
         *("store_watching", "subscribers", "tools", "turn"),
     ),
     ("__init__",),

@@ -14,10 +14,12 @@ from turnlog.cursors import parse_session_cursor, parse_store_cursor, session_cu
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any
+    from typing import Any, TypeVar
 
     from turnlog._core import Event
     from turnlog.tail import Tail
+
+    Item = TypeVar("Item")
 
 POLL_S = 0.02
 
@@ -66,6 +68,19 @@ class FeedEvent:
         return f"<FeedEvent {self.session}:{self.event.ordinal} {self.event.type}>"
 
 
+def waiting(steps: Iterator[Item | None]) -> Iterator[Item]:
+    """Yield what comes; where there is nothing now, sleep a moment.
+
+    >>> list(waiting(iter([1, None, 2])))
+    [1, 2]
+    """
+    for item in steps:
+        if item is None:
+            time.sleep(POLL_S)
+        else:
+            yield item
+
+
 def follow(
     place: Tail,
     session: str,
@@ -74,8 +89,10 @@ def follow(
     ended: Callable[[], bool],
     timeout_ms: int | None,
     on_caught_up: Callable[[str], object] | None,
-) -> Iterator[FeedEvent]:
+) -> Iterator[FeedEvent | None]:
     """Yield the events behind a place as they come, until `ended` or until none came for `timeout_ms`.
+
+    None stands for a moment to wait.
 
     >>> from turnlog import Store
     >>> session = Store.ephemeral().create()
@@ -101,7 +118,7 @@ def follow(
             told = True
             if over or (timeout_ms is not None and (time.monotonic() - idle_since) * 1000 >= timeout_ms):
                 return
-            time.sleep(POLL_S)
+            yield None
     finally:
         place.close()
 

@@ -18,7 +18,7 @@ from turnlog.calls import CallBook
 from turnlog.context import ContextTracker
 from turnlog.context_read import NearbyEvents
 from turnlog.decoding import decode
-from turnlog.errors import InvalidInput, InvalidPayload, TurnlogError
+from turnlog.errors import Closed, InvalidInput, InvalidPayload, TurnlogError
 from turnlog.ids import new_id, parse_id
 from turnlog.memory import MemoryArtifacts
 from turnlog.offload import offload, resolve
@@ -34,11 +34,15 @@ if TYPE_CHECKING:
     from turnlog.artifacts import ArtifactStore
     from turnlog.selectors import Subscription
     from turnlog.session import Session
+    from turnlog.turn import Turn
 
 _PATIENCE_S = 0.05  # how long an append waits for an earlier one's thread before it looks into the log itself
 _CALL_ENDS = frozenset({*CALL[STARTED], "tool.denied", "tool.resolved"}) - {"tool.outcome_unknown"}
 _DEEP = frozenset(type for type, rule in RULES.items() if rule.fields is None or "usage" in rule.fields)
 """Types of whose payload the state keeps parts, or numbers: they are reduced in the form that a reader finds."""
+
+_NEW_WORK = frozenset({"turn.started", "turn.input_queued", "step.started", "tool.proposed", "tool.started"})
+"""What a session that closes takes no more; what ends something is taken until the writer is gone."""
 
 
 class Live:
@@ -49,6 +53,7 @@ class Live:
         self.session = session
         self.order = threading.Condition(threading.RLock())
         self.waiting: list[object] = []  # who asked for a turn while another one ran, first come first
+        self.turn: Turn | None = None  # the latest one that this process began
         self.turn_thread: int | None = None  # that began the running turn; None if another process did
         self.book = CallBook()
         self.known_from: int | None = None  # `finished` knows every call of a turn that began after this ordinal
@@ -138,6 +143,8 @@ class Live:
         is for what has happened already, and must be kept whatever the state says.
         """
         self.ready()
+        if self.closed and type in _NEW_WORK:
+            raise Closed(f"{type}: the session is closing", session=self.session.id)
         if checked:
             self.check(type, payload)
         known = events.TYPES.get(type)
@@ -200,10 +207,18 @@ class Live:
         self._tell()
         return _core.Receipt(0, new_id() if event_id is None else parse_id(event_id), digest, time_us, False)
 
+    def running_turn(self) -> Turn | None:
+        """Return the turn that this process began and that has not ended; takes no lock."""
+        turn, running = self.turn, self._state.turn
+        return turn if turn is not None and running is not None and running.id == turn.id else None
+
     def close(self) -> None:
-        """Wake everybody who waits for a turn of the session: there will be none."""
+        """Take no new work, ask the running turn to stop, wake everybody who waits for a turn: there will be none."""
+        self.closed = True
+        running = self.running_turn()
+        if running is not None:
+            running.cancel()
         with self.order:
-            self.closed = True
             self.order.notify_all()
 
     # -- reducing --------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ class Session(SessionModel, SessionWatching):
         """Use `Store.create` or `Store.session`."""
         self.id = session_id
         self._store = store
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()  # a signal may close the session in the thread that holds it
         self._appender: Appender | None = None
         self._memory: MemoryAppender | None = None  # of an ephemeral session
         self._lock_error: Locked | None = None
@@ -231,8 +231,22 @@ class Session(SessionModel, SessionWatching):
         message = "the session is closed"
         return self._lock_error or Closed(message, session=self.id)
 
-    def close(self) -> None:
-        """Flush, mark the orderly end, release the lock; idempotent."""
+    def close(self, *, deadline_ms: int = 10_000) -> None:
+        """End in order; idempotent.
+
+        New turns, steps and calls are refused, the running turn is asked to stop (`Turn.cancelled`) and waited for if
+        another thread works on it, `children` are stopped: all that within `deadline_ms`. Then the state is kept, what
+        was appended is flushed, the segment marked as ended and cut to its length, the lock released. A turn without an
+        outcome is interrupted when the session is resumed. Raises SyncFailed, NoSpace, StorageError.
+        """
+        if not self._closed and (self._live is not None or self.kept_children() is not None):
+            from turnlog.shutdown import stop_work
+
+            stop_work([self], deadline_ms)
+        self.finish()
+
+    def finish(self) -> None:
+        """Do the part of `close` that waits for nobody (for `Store.close`)."""
         self.keep_state()
         with self._guard:
             if self._closed:

@@ -1,4 +1,4 @@
-"""The part of a `Session` for those who watch it: following its events, subscribing to what this process appends.
+"""The part of a `Session` for what runs beside it: following its events, subscribing, child processes.
 
 Owns: the names and examples of that part of the API. Invariant: importing this costs next to nothing. Must not know:
 how a log is read, how a subscriber is told.
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from turnlog._core import Receipt
+    from turnlog.children import Children
     from turnlog.feed import FeedEvent
     from turnlog.live import Live
     from turnlog.log import Log
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from turnlog.subscribers import Subscriber
     from turnlog.tail import Tail
 
-_CHANGING = threading.Lock()  # held while a session's subscribers change
+_CHANGING = threading.Lock()  # held while a session's subscribers change, or its children are made
 
 
 class SessionWatching:
@@ -33,6 +34,7 @@ class SessionWatching:
     _closed: bool
     _memory: MemoryAppender | None
     _subscribers: tuple[Subscriber, ...] = ()
+    _children: Children | None = None
 
     if TYPE_CHECKING:
 
@@ -64,6 +66,25 @@ class SessionWatching:
         ...     [event.payload["text"] for event in session.follow(after=cursor, timeout_ms=0)]
         ['there']
         """
+        from turnlog.feed import waiting
+
+        return waiting(self.steps(after=after, types=types, timeout_ms=timeout_ms, on_caught_up=on_caught_up))
+
+    def steps(
+        self,
+        *,
+        after: int | str = 0,
+        types: Iterable[str] | None = None,
+        timeout_ms: int | None = None,
+        on_caught_up: Callable[[str], object] | None = None,
+    ) -> Iterator[FeedEvent | None]:
+        """Do as `follow` does, but yield None instead of waiting for a moment (for who waits otherwise).
+
+        >>> from turnlog import Store
+        >>> steps = Store.ephemeral().create().steps()
+        >>> next(steps).type, next(steps)
+        ('session.created', None)
+        """
         from turnlog.cursors import ordinal_after
         from turnlog.feed import follow
 
@@ -76,6 +97,30 @@ class SessionWatching:
             timeout_ms=timeout_ms,
             on_caught_up=on_caught_up,
         )
+
+    @property
+    def children(self) -> Children:
+        """The child processes that are stopped when the session closes.
+
+        >>> from turnlog import Store
+        >>> Store.ephemeral().create().children.names()
+        []
+        """
+        with _CHANGING:
+            if self._children is None:
+                from turnlog.children import Children
+
+                self._children = Children()
+            return self._children
+
+    def kept_children(self) -> Children | None:
+        """Return the registry if there is one; unlike `children`, this makes none.
+
+        >>> from turnlog import Store
+        >>> Store.ephemeral().create().kept_children() is None
+        True
+        """
+        return self._children
 
     def place(self, after: int) -> Tail:
         """Return a place in the session's log behind an ordinal, which moves forward (for feeds).

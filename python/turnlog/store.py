@@ -9,7 +9,7 @@ application mean.
 from __future__ import annotations
 
 import os
-from _thread import RLock, allocate_lock
+from _thread import RLock
 
 from turnlog import _core, disk, folders, identity, lookup, names
 from turnlog.errors import (
@@ -66,7 +66,7 @@ class Store(StoreModel, StoreForks, StoreWatching):
         self._committer: _core.Committer | None = None
         self._index: Index | None = None
         self._projector = Projector(self)
-        self._ending = allocate_lock()  # one closes, the others wait for it
+        self._ending = RLock()  # one closes, the others wait for it; a signal may close in the thread that does
         self._ends = False  # no session is opened for writing any more
         self._closed = False
 
@@ -212,6 +212,7 @@ class Store(StoreModel, StoreForks, StoreWatching):
                 raise Closed(message, store=self.path)
             if self._committer is None:
                 self._committer = _core.Committer(os.path.join(self.path, names.SESSIONS))
+                self._close_at_exit()
             folders.mark_live(self.path, session_id)
             if new:
                 appender = Appender.create(self.path, session_id, self._committer, roll_bytes=self._roll_bytes)
@@ -248,31 +249,40 @@ class Store(StoreModel, StoreForks, StoreWatching):
         if self._committer is not None:
             self._committer.flush()
 
-    def close(self) -> None:
-        """Close every session, catch the index up, remove the markers of what is complete, stop the threads;
-        idempotent.
+    def close(self, *, deadline_ms: int = 10_000) -> None:
+        """End in order; idempotent. Also happens when the interpreter exits, and at signals: `close_on_signals`.
+
+        No session is opened any more, the running turns of all sessions are asked to stop, their children are stopped
+        (see `Session.close`), all within `deadline_ms`. Then every session is closed, the index is caught up, the
+        markers of what is complete are removed, the threads end. Raises what the first failing session raises.
         """
         if os.getpid() != self._pid:  # a forked child owns nothing of this
             self._closed = True
             return
         with self._ending:
             if not self._closed:
-                self._close()
+                self._close(deadline_ms)
 
-    def _close(self) -> None:
+    def _close(self, deadline_ms: int) -> None:
         with self._guard:
             self._ends = True
+        sessions = [*self._sessions.values()]
+        if any(session.kept() or session.kept_children() for session in sessions):
+            from turnlog.shutdown import stop_work
+
+            stop_work(sessions, deadline_ms)
         self._projector.stop()
         failures: list[BaseException] = []
-        for session in list(self._sessions.values()):
+        for session in [*self._sessions.values()]:
             try:
-                session.close()
+                session.finish()
             except Exception as error:  # noqa: BLE001 - the other sessions must still be closed; raised below
                 failures.append(error)
         self._end_subscribers()
         if self._committer is not None or self._index is not None:
             self._finish_index()
         self._closed = True
+        self._forget_endings()
         if self._committer is not None:
             self._committer.close()
         if failures:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from turnlog import names
 from turnlog.cursors import session_cursor, store_cursor
 from turnlog.errors import StorageError, TurnlogError
-from turnlog.feed import POLL_S, FeedEvent
+from turnlog.feed import FeedEvent
 from turnlog.log import Log
 from turnlog.sources import Sources
 from turnlog.tail import Tail
@@ -182,8 +182,10 @@ def follow_store(
     timeout_ms: int | None,
     on_caught_up: Callable[[str], object] | None,
     on_failure: Callable[[str, TurnlogError], object] | None,
-) -> Iterator[StoreEvent]:
+) -> Iterator[StoreEvent | None]:
     """Yield what comes, until `ended` or until nothing came for `timeout_ms`; see `Store.follow`.
+
+    None stands for a moment to wait.
 
     >>> from turnlog import Store
     >>> feed = StoreFeed(Store.ephemeral(), {}, None)
@@ -211,6 +213,6 @@ def follow_store(
             told = True
             if ending:
                 return
-            time.sleep(POLL_S)
+            yield None
     finally:
         feed.close()

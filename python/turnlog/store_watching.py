@@ -1,7 +1,7 @@
-"""The part of a `Store` for those who watch it: following all sessions, subscribing to what this process appends.
+"""The part of a `Store` for what runs beside it: following all sessions, subscribing, closing at exit and at signals.
 
 Owns: the names and examples of that part of the API. Invariant: importing this costs next to nothing. Must not know:
-how sessions are merged, how a subscriber is told.
+how sessions are merged, how a subscriber is told, how work is stopped.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from turnlog.errors import TurnlogError
     from turnlog.session import Session
+    from turnlog.shutdown import SignalClose
     from turnlog.store_feed import StoreEvent
     from turnlog.subscribers import Subscriber
 
@@ -26,6 +27,7 @@ class StoreWatching:
 
     _closed: bool
     _subscribers: tuple[Subscriber, ...] = ()
+    _signal_close: SignalClose | None = None
 
     if TYPE_CHECKING:
 
@@ -60,6 +62,28 @@ class StoreWatching:
         ...     _ = second.append("note.written", {"text": "hello"})
         ...     [event.session == second.id for event in store.follow(after=cursor, timeout_ms=0)]
         [True]
+        """
+        from turnlog.feed import waiting
+
+        steps = self.steps(
+            after=after, types=types, timeout_ms=timeout_ms, on_caught_up=on_caught_up, on_failure=on_failure
+        )
+        return waiting(steps)
+
+    def steps(
+        self,
+        *,
+        after: str | None = None,
+        types: Iterable[str] | None = None,
+        timeout_ms: int | None = None,
+        on_caught_up: Callable[[str], object] | None = None,
+        on_failure: Callable[[str, TurnlogError], object] | None = None,
+    ) -> Iterator[StoreEvent | None]:
+        """Do as `follow` does, but yield None instead of waiting for a moment (for who waits otherwise).
+
+        >>> from turnlog import Store
+        >>> next(Store.ephemeral().steps()) is None
+        True
         """
         from typing import cast
 
@@ -149,3 +173,45 @@ class StoreWatching:
     def _end_subscribers(self) -> None:
         for subscriber in self._subscribers:
             subscriber.end()
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def close_on_signals(self, *signals: int, deadline_ms: int = 10_000) -> SignalClose:
+        """Close the store in order when the process is told to end: at SIGTERM, or at the signals given.
+
+        The store is closed in the main thread, as soon as that is not inside turnlog, and the signal then does what it
+        would have done before: a handler that was there is called, else the process ends by the signal. Handlers are
+        put back by `restore()`, a `with` block or `close`. Call it in the main thread. Raises Closed, ValueError.
+
+        >>> import signal
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.close_on_signals(signal.SIGTERM, signal.SIGHUP):
+        ...     session = store.create(title="a service")
+        """
+        from signal import SIGTERM
+        from typing import cast
+
+        from turnlog.errors import Closed
+        from turnlog.shutdown import SignalClose
+
+        if self._closed:
+            raise Closed("the store is closed")
+        self._signal_close = SignalClose(cast("Any", self), signals or (SIGTERM,), deadline_ms)
+        return self._signal_close
+
+    def _close_at_exit(self) -> None:
+        from typing import cast
+
+        from turnlog.shutdown import close_at_exit
+
+        close_at_exit(cast("Any", self))
+
+    def _forget_endings(self) -> None:
+        """Undo what would close the store at exit or at a signal."""
+        from typing import cast
+
+        from turnlog.shutdown import forget
+
+        forget(cast("Any", self))
+        if self._signal_close is not None:
+            self._signal_close.restore()

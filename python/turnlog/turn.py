@@ -311,7 +311,7 @@ def begin(
             message = f"turn.started {turn.id!r} while {len(live.waiting)} others wait for their turn"
             raise InvalidTransition(message, "turn_order", session=live.session.id)
         live.record("turn.started", payload)
-        live.turn_thread = threading.get_ident()
+        live.turn, live.turn_thread = turn, threading.get_ident()
     return turn
 
 
