@@ -321,3 +321,10 @@ def test_a_store_whose_path_sqlite_cannot_open_still_keeps_sessions(tmp_path: Pa
         assert [event.ordinal for event in session.events()] == [1, 2]
     with Store.open(os.fsdecode(path)) as store:
         assert store.session(session.id).append("note.written", {}).ordinal == 3
+
+
+def test_a_clock_before_1970_is_no_reason_to_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time_ns", lambda: -(10**18))
+    with Store.open(tmp_path / "store") as store, store.create() as session:
+        session.append("note.written", {})
+        assert [event.ordinal for event in session.events()] == [1, 2]

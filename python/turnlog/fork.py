@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 
 from turnlog import _core, disk, folders, names
 from turnlog.errors import Conflict, Damaged, InvalidInput, NotFound, PayloadTooLarge
-from turnlog.ids import format_id, new_id, parse_id
+from turnlog.ids import format_id, new_id, now_us, parse_id
 from turnlog.lineage import FORKED, Origin
 from turnlog.log import Log, Window
 from turnlog.segments import first_fields, list_segments
@@ -176,15 +175,20 @@ def _segment(fields: Mapping[str, Any], events: list[tuple[str, Any]]) -> bytes:
     """Return a whole segment: header, one atomic group, orderly end."""
     data = bytearray(_core.encode_header(dict(fields)))
     ordinal, chain = fields["prev_last_ordinal"], fields["prev_chain"]
-    now_us = time.time_ns() // 1000
-    common = {"segment_id": fields["segment_id"], "epoch": _EPOCH, "durable_off": _core.HEADER_BYTES, "time_us": now_us}
+    time_us = now_us()
+    common = {
+        "segment_id": fields["segment_id"],
+        "epoch": _EPOCH,
+        "durable_off": _core.HEADER_BYTES,
+        "time_us": time_us,
+    }
     for type, payload in events:
         ordinal += 1
         event_id, stored = new_id(), _core.canonical(payload)
         if len(stored) > _core.PAYLOAD_MAX_BYTES:
             message = f"the settings are {len(stored)} bytes, {_core.PAYLOAD_MAX_BYTES} at most"
             raise PayloadTooLarge(message)
-        chain = _core.chain_next(chain, ordinal, event_id, now_us, _core.digest(stored), type)
+        chain = _core.chain_next(chain, ordinal, event_id, time_us, _core.digest(stored), type)
         last = ordinal - fields["prev_last_ordinal"] == len(events)
         data += _core.encode_frame(
             **common,

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import fcntl
 import os
-import time
 
 from turnlog import _core, disk, names
 from turnlog.errors import Damaged, NewerFormat, StoreNotFound
-from turnlog.ids import format_id, new_id
+from turnlog.ids import format_id, new_id, now_us
 
 FORMAT = 1
 _REPAIR: tuple[str, ...] = ("sessionctl repair --store {store}",)
@@ -37,7 +36,7 @@ def ensure(folder: str, *, create: bool) -> None:
 
 def write_identity(folder: str) -> None:
     """Write `store.json` durably, with a new store id."""
-    content = _core.canonical({"format": FORMAT, "store_id": format_id(new_id()), "created_us": time.time_ns() // 1000})
+    content = _core.canonical({"format": FORMAT, "store_id": format_id(new_id()), "created_us": now_us()})
     disk.create_file(os.path.join(folder, names.STORE_FILE), lambda descriptor: disk.write_all(descriptor, content, 0))
 
 

@@ -1,7 +1,8 @@
 """Identifiers of sessions, segments, events and stores: UUIDs as 16 bytes, and as lower-case text for people.
 
-Owns: making, reading and writing them. Invariant: an id derived from the same parts is the same for ever.
-Must not know: any other module except errors. The standard library's uuid module would cost start-up time.
+Owns: making, reading and writing them, and the time that goes with them. Invariant: an id derived from the same parts
+is the same for ever. Must not know: any other module except errors. The standard library's uuid module would cost
+start-up time.
 """
 
 from __future__ import annotations
@@ -16,6 +17,11 @@ _DERIVE_TAG = b"turnlog derived id v1"
 _TEXT_LENGTH = 36
 _DASHES_AT = (8, 13, 18, 23)
 _DIGITS = frozenset("0123456789abcdef")
+
+
+def now_us() -> int:
+    """Return the time in microseconds since 1970, UTC; a clock that is set before that counts as 0."""
+    return max(0, time.time_ns() // 1000)
 
 
 def new_id() -> bytes:

@@ -16,6 +16,7 @@ import apsw
 
 from turnlog import disk, names, sqlite
 from turnlog.errors import IndexUnavailable
+from turnlog.ids import now_us
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ def _rename(store: str, temporary: str, path: str) -> None:
 
 def _quarantine(store: str, path: str) -> None:
     """Move a database that cannot be used, with its WAL, out of the way; empty files are removed."""
-    folder = names.quarantined_index(store, time.time_ns() // 1000)
+    folder = names.quarantined_index(store, now_us())
     for suffix in _SIDE_FILES:
         name = path + suffix
         try:

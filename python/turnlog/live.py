@@ -10,7 +10,6 @@ tool call, `_guard` (the state, never held while waiting for a disk). Must not k
 from __future__ import annotations
 
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 from turnlog import _core, events
@@ -19,7 +18,7 @@ from turnlog.context import ContextTracker
 from turnlog.context_read import NearbyEvents
 from turnlog.decoding import decode
 from turnlog.errors import Closed, InvalidInput, InvalidPayload, TurnlogError
-from turnlog.ids import new_id, parse_id
+from turnlog.ids import new_id, now_us, parse_id
 from turnlog.memory import MemoryArtifacts
 from turnlog.offload import offload, resolve
 from turnlog.reduce import RULES, check_transition, fold, reduce, reduce_ephemeral
@@ -201,7 +200,7 @@ class Live:
         if not isinstance(payload, dict):
             raise InvalidPayload(f"the payload of an ephemeral event is an object, not {payload.__class__.__name__}")
         digest = _core.digest(_core.canonical(payload))
-        time_us = time.time_ns() // 1000
+        time_us = now_us()
         with self._guard:
             reduce_ephemeral(self._state, type, time_us, payload)
         self._tell()

@@ -8,13 +8,12 @@ is gone. Must not know: files, durability beyond having none.
 from __future__ import annotations
 
 import threading
-import time
 from typing import TYPE_CHECKING, cast
 
 from turnlog import _core
 from turnlog.appender import Appender
 from turnlog.errors import ArtifactNotFound, Closed, Conflict, InvalidPayload
-from turnlog.ids import format_id, new_id, parse_id
+from turnlog.ids import format_id, new_id, now_us, parse_id
 from turnlog.log import Log, Window
 from turnlog.reference import Reference
 from turnlog.tail import Tail
@@ -115,7 +114,7 @@ class MemoryAppender(Appender):
         if known is not None:
             return _core.Receipt(known.ordinal, known.event_id, known.digest, known.time_us, False)
         event_id, ordinal = given or new_id(), len(self.events) + 1
-        receipt = _core.Receipt(ordinal, event_id, _core.digest(data), time.time_ns() // 1000, False)
+        receipt = _core.Receipt(ordinal, event_id, _core.digest(data), now_us(), False)
         self.chain = _core.chain_next(self.chain, ordinal, event_id, receipt.time_us, receipt.digest, type)
         event = MemoryEvent(receipt, type, data, is_raw=raw)
         self._known[event_id] = event

@@ -7,9 +7,9 @@ bytes again, after a crash, makes no second copy; nothing here is ever deleted. 
 from __future__ import annotations
 
 import os
-import time
 
 from turnlog import disk, names
+from turnlog.ids import now_us
 
 _PIECE_BYTES = 1024 * 1024
 
@@ -66,7 +66,7 @@ class Quarantine:
         return [os.path.join(folder, entry) for entry in entries if entry.endswith(f"-{name}-{offset}")]
 
     def _place(self, name: str, offset: int) -> str:
-        path = names.quarantine_path(self._store, self._session_id, time.time_ns() // 1000, name, offset)
+        path = names.quarantine_path(self._store, self._session_id, now_us(), name, offset)
         folder = os.path.dirname(path)
         for directory in (os.path.dirname(folder), folder):
             disk.make_directory(directory)

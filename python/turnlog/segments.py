@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 
 from turnlog import _core, disk, names
 from turnlog._core import ZERO_STEP_MIN_BYTES
 from turnlog.errors import StorageError, SyncFailed
-from turnlog.ids import parse_id
+from turnlog.ids import now_us, parse_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -209,7 +208,7 @@ def _fields(epoch: int) -> dict[str, Any]:
         "features_readonly": 0,
         "segment_id": os.urandom(16),
         "writer_epoch": epoch,
-        "created_us": time.time_ns() // 1000,
+        "created_us": now_us(),
         "writer_name": _WRITER_NAME,
         "min_writer": _WRITER_LEVEL,
     }

@@ -18,6 +18,7 @@ from contextlib import suppress
 from turnlog._pure import format as fmt
 from turnlog._pure.chain import chain_next
 from turnlog._pure.frame import encode_frame
+from turnlog._pure.identity import now_us
 from turnlog._pure.medium import NO_SPACE, Descriptor, sync_file, write_all
 from turnlog.errors import Closed, Damaged, NoSpace, StorageError, SyncFailed
 
@@ -131,7 +132,7 @@ class ActiveSegment:
             flags=fmt.FLAG_COMMIT,
             ordinal=before.ordinal,
             event_id=bytes(16),
-            time_us=time.time_ns() // 1000,
+            time_us=now_us(),
             type="",
             payload=payload,
         )

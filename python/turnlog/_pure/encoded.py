@@ -5,13 +5,11 @@ Owns: what is checked before anything is written. Must not know: files, locks.
 
 from __future__ import annotations
 
-import time
-
 from turnlog._pure import format as fmt
 from turnlog._pure.canon import canonical
 from turnlog._pure.chain import digest
 from turnlog._pure.frame import check_payload_length, check_type
-from turnlog._pure.identity import new_id
+from turnlog._pure.identity import new_id, now_us
 from turnlog.errors import InvalidId, InvalidPayload
 
 
@@ -44,7 +42,7 @@ def encode(type: str, payload: object, event_id: bytes | None, raw: bool) -> Enc
     else:
         raise InvalidPayload(f"a raw payload is bytes, not {payload.__class__.__name__}")
     check_payload_length(len(data))
-    time_us = time.time_ns() // 1000
+    time_us = now_us()
     return Encoded(
         type=type,
         payload=data,

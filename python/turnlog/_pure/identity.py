@@ -7,6 +7,12 @@ Must not know: events.
 from __future__ import annotations
 
 import os
+import time
+
+
+def now_us() -> int:
+    """Return the time in microseconds since 1970; a clock that is set before that counts as 0."""
+    return max(0, time.time_ns() // 1000)
 
 
 def new_id(time_us: int) -> bytes:
