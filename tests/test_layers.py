@@ -75,7 +75,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         ),
         *("store_watching", "subscribers", "tools", "turn"),
     ),
-    ("__init__",),
+    ("__init__", "aio", "aio_threads", "aio_work"),
     ("artifact_check", "lineage_check", "proof", "verify"),
     ("mending", "repair", "repair_headers", "repair_plan", "rewrite", "sorting"),
     ("blockfile", "compact", "importers"),
