@@ -200,7 +200,7 @@ def test_many_sessions_are_followed_with_few_open_files(store: Store) -> None:
     feed = store.follow(timeout_ms=0)
     counts = [len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0 for _ in feed]
     assert len(counts) == 160
-    assert max(counts) - counts[0] <= 40
+    assert max(counts) - counts[0] <= 60  # the index of the store is open too, and read in its own thread
 
 
 def test_a_damaged_session_is_left_out_only_if_somebody_is_told(store: Store) -> None:
