@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 LAGGED = "feed.lagged"
 FAILURES_MAX = 16
+_GATHER_S = 0.001  # after a wake-up: what comes meanwhile is read in one go, and the writer is interrupted less
 _LOOKS_AGAIN_S = 0.5  # also without a wake-up, for a session that another process writes
 
 
@@ -212,7 +213,7 @@ class Subscriber:
 
         deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         while not self.closed:
-            over = self._ending
+            over, waited = self._ending, False
             with self._reading:
                 found = self._look()
             if found:
@@ -227,6 +228,9 @@ class Subscriber:
                     self._changed.wait(min(left, _LOOKS_AGAIN_S))
                     if not self._dirty and not self._shown:
                         self._dirty.update(self._places)
+                    waited = True
+            if waited:
+                time.sleep(_GATHER_S)
         return []
 
     def __iter__(self) -> Iterator[FeedEvent | EphemeralEvent]:
