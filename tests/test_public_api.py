@@ -74,3 +74,7 @@ def test_the_import_stays_light() -> None:
     done = subprocess.run([sys.executable, "-c", code], env=place, capture_output=True, text=True, check=True)
     needed = {"enum", "json"} if turnlog.IMPLEMENTATION == "pure" else set()  # by the canonical form in Python
     assert LATE & set(done.stdout.split()) <= needed
+
+
+def test_an_interactive_python_is_told_names_that_were_not_imported_yet() -> None:
+    assert set(turnlog.__all__) <= set(dir(turnlog))

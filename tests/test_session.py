@@ -263,8 +263,29 @@ def test_types_and_limits_that_fit_nothing_are_no_surprise(tmp_path: Path) -> No
         assert len([*session.events(types=["note.written", "\ud800"], limit=2**70)]) == 1
         with pytest.raises(InvalidInput):
             session.events(limit=-1)
+        with pytest.raises(InvalidInput, match="after is an ordinal"):
+            session.events(after=-1)
+        with pytest.raises(InvalidInput, match="after is an ordinal"):
+            session.follow(after=-1, timeout_ms=0)
+        with pytest.raises(InvalidInput, match="'raise' or 'skip'"):
+            session.events(on_damage="ignore")
         assert store.list(tag="\ud800")[0] == store.list(since_us=2**70)[0] == []
         assert len(store.list(since_us=-(2**70))[0]) == 1
+
+
+def test_one_text_where_a_list_of_texts_is_meant_is_refused(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store, store.create() as session:
+        for read in (session.events, session.follow, session.subscribe, store.follow):
+            with pytest.raises(InvalidInput, match="not one text"):
+                read(types="note.written")
+        with pytest.raises(InvalidInput, match="not one text"):
+            store.create(tags="ci")
+
+
+@pytest.mark.parametrize("ordinal", [0, -1, -7])
+def test_an_ordinal_that_no_event_has_is_no_damage(session: Session, ordinal: int) -> None:
+    with pytest.raises(NotFound):
+        session.event(ordinal)
 
 
 @pytest.mark.parametrize("item", [(), ("x",), ("x", {}, None, False, 1), 5, "ab"])

@@ -328,3 +328,13 @@ def test_a_clock_before_1970_is_no_reason_to_fail(tmp_path: Path, monkeypatch: p
     with Store.open(tmp_path / "store") as store, store.create() as session:
         session.append("note.written", {})
         assert [event.ordinal for event in session.events()] == [1, 2]
+
+
+def test_a_list_takes_a_folder_as_create_does_and_refuses_a_filter_it_does_not_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Store.open("store") as store, store.create(cwd=".") as session:
+        assert [row["id"] for row in store.list(cwd=".")[0]] == [session.id]
+        with pytest.raises(InvalidInput, match="no such filter: sort"):
+            store.list(sort="title")

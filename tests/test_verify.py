@@ -120,6 +120,17 @@ def test_an_unfinished_group_at_the_end_is_routine(tmp_path: Path) -> None:
     assert plan_session(victim.store, victim.session).apply().verdict == "CLEAN"
 
 
+def test_damage_inside_a_group_is_not_called_an_unfinished_group(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store, store.create() as session:
+        session.append_many([("note.written", {"n": number}) for number in range(9)], atomic=True)
+        folder = names.session_dir(store.path, session.id)
+        receipt = session.append("note.written", {"n": 9})
+    damage.flip(list_segments(folder)[0].path, 4096 + 800)
+    check = check_session(store.path, session.id)
+    assert [finding["verdict"] for finding in check.findings] == ["CORRUPT"]
+    assert receipt.ordinal == 11
+
+
 def test_a_head_kept_elsewhere_proves_the_history(victim: Victim) -> None:
     chains: dict[int, bytes] = {}
     with Store.open(victim.store, read_only=True) as store:

@@ -65,6 +65,10 @@ else:
         "Turn": "turn",
     }
 
+    def __dir__() -> list[str]:
+        """Name what was not imported yet, too: an interactive Python completes from this."""
+        return sorted({*globals(), *__all__})
+
     def __getattr__(name: str) -> object:
         """Import a name when it is first used; read the version from the metadata."""
         if name in _LATE:

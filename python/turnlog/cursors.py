@@ -46,12 +46,14 @@ def parse_session_cursor(cursor: str) -> tuple[str, int]:
 def ordinal_after(after: int | str, session: str) -> int:
     """Return the ordinal behind which to follow a session: that of its cursor, or the ordinal itself.
 
-    Raises InvalidInput for another session's cursor.
+    Raises InvalidInput for another session's cursor, and for a negative ordinal.
 
     >>> ordinal_after("019b76da-a800-7000-8000-000000000001:12", "019b76da-a800-7000-8000-000000000001")
     12
     """
     if isinstance(after, int):
+        if after < 0:
+            raise InvalidInput(f"after is an ordinal, 0 for the start, not {after}", session=session)
         return after
     named, ordinal = parse_session_cursor(after)
     if named != session:

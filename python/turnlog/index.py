@@ -11,6 +11,7 @@ import os
 from _thread import RLock
 
 from turnlog import index_catch_up, index_query, index_snapshots, names, sqlite
+from turnlog.errors import InvalidInput
 from turnlog.index_database import Database
 from turnlog.index_plan import Known, listing, plan
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _PREFIX_LIMIT = 20
 _RELEASE_FROM = 64  # a long-lived store does not wait for its end to remove the markers of sessions it closed
+_FILTERS = dict.fromkeys(("cwd", "state", "model", "tag", "parent", "since_us", "text", "after"))
 
 
 class Index:
@@ -71,6 +73,9 @@ class Index:
         Filters: cwd, state, model, tag, parent, since_us, text (in the title), after (a token). Deleted sessions are
         shown only for `state="deleted"`. Raises InvalidInput.
         """
+        unknown = sorted(filters.keys() - _FILTERS)
+        if unknown:
+            raise InvalidInput(f"no such filter: {', '.join(unknown)} (filters are limit, {', '.join(_FILTERS)})")
         return self._ask(lambda connection: index_query.list_rows(connection, limit, **filters))
 
     def get(self, session_id: str) -> dict[str, Any] | None:

@@ -13,10 +13,10 @@ from turnlog import _core, names
 from turnlog.chain_walk import chain_at
 from turnlog.errors import Damaged
 from turnlog.lineage import FORKED, Origin, last_inherited_id, origin_of
-from turnlog.own_log import OwnLog, Window
+from turnlog.own_log import OwnLog, Window, types_wanted
 from turnlog.segments import list_segments
 
-__all__ = ["Log", "Window"]
+__all__ = ["Log", "Window", "types_wanted"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

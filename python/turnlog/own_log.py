@@ -9,18 +9,29 @@ writes, what events mean.
 from __future__ import annotations
 
 from turnlog import recovery
-from turnlog.errors import Damaged, NewerFormat
+from turnlog.errors import Damaged, InvalidInput, NewerFormat
 from turnlog.places import Places, looks_sealed, next_frame
 from turnlog.segments import SegmentFile, list_segments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     from turnlog._core import Event, SegmentReader
 
 _BATCH = 512
+
+
+def types_wanted(types: Iterable[str] | None) -> frozenset[str] | None:
+    """Return the event types that a caller names, None for all. Raises InvalidInput for one text: its letters fit none.
+
+    >>> types_wanted(["tool.started"])
+    frozenset({'tool.started'})
+    """
+    if isinstance(types, str):
+        raise InvalidInput(f"types is a list of event types, such as [{types!r}], not one text")
+    return None if types is None else frozenset(types)
 
 
 class Window:

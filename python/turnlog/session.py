@@ -14,7 +14,7 @@ from itertools import islice
 from turnlog import names
 from turnlog.errors import Closed, InvalidInput, Locked
 from turnlog.ids import parse_id
-from turnlog.log import Log, Window
+from turnlog.log import Log, Window, types_wanted
 from turnlog.session_model import SessionModel
 from turnlog.session_watching import SessionWatching
 
@@ -134,20 +134,26 @@ class Session(SessionModel, SessionWatching):
 
         `reverse` gives the newest first, `types` only those types, `limit` at most so many. At an ordinal that cannot
         be served Damaged is raised; with `on_damage="skip"` iteration goes on behind the damage and `damage()` of the
-        log names it.
+        log names it. Raises InvalidInput for a window that cannot be meant.
         """
         if limit is not None and limit < 0:
             message = f"limit is a number of events, not {limit}"
             raise InvalidInput(message)
+        if after < 0:
+            message = f"after is an ordinal, 0 for the start, not {after}"
+            raise InvalidInput(message)
+        if on_damage not in ("raise", "skip"):
+            message = f"on_damage is 'raise' or 'skip', not {on_damage!r}"
+            raise InvalidInput(message)
         log = self.log()
-        wanted = None if types is None else frozenset(types)
+        wanted = types_wanted(types)
         read = log.events_reversed if reverse else log.events
         found = read(Window(after, before, wanted, on_damage))
         return found if limit is None else islice(found, min(limit, sys.maxsize))
 
     def event(self, ordinal: int) -> Event:
         """Return one event. Raises NotFound beyond the head, Damaged when it was lost."""
-        for found in self.events(after=ordinal - 1, before=ordinal + 1):
+        for found in self.events(after=max(0, ordinal - 1), before=ordinal + 1):
             return found
         from turnlog.errors import NotFound
 
@@ -284,7 +290,7 @@ def require_level(durability: str) -> None:
 
 
 def _unknown_level(durability: str) -> InvalidInput:
-    message = f"durability is {DURABLE!r} or {BUFFERED!r}, not {durability!r}"
+    message = f"durability is {', '.join(map(repr, _LEVELS))} or, for one event, {EPHEMERAL!r}, not {durability!r}"
     return InvalidInput(message)
 
 

@@ -212,7 +212,7 @@ class SessionModel(SessionHistory):
         return self.record("session.tagged", {name: value for name, value in payload.items() if value})
 
     def archive(self, reason: str | None = None) -> Receipt:
-        """Take the session out of the everyday list; it stays as it is.
+        """Set the session aside: lists show it as archived; it stays as it is.
 
         >>> from turnlog import Store
         >>> session = Store.ephemeral().create()
@@ -223,7 +223,7 @@ class SessionModel(SessionHistory):
         return self.record("session.archived", {} if reason is None else {"reason": reason})
 
     def unarchive(self) -> Receipt:
-        """Put the session back into the everyday list.
+        """Take the session up again after `archive`.
 
         >>> from turnlog import Store
         >>> session = Store.ephemeral().create()

@@ -87,8 +87,9 @@ class SessionWatching:
         """
         from turnlog.cursors import ordinal_after
         from turnlog.feed import follow
+        from turnlog.log import types_wanted
 
-        wanted = None if types is None else frozenset(types)
+        wanted = types_wanted(types)
         return follow(
             self.place(ordinal_after(after, self.id)),
             self.id,

@@ -176,7 +176,13 @@ class Store(StoreModel, StoreForks, StoreWatching):
             return self._index
 
     def list(self, **filters: Any) -> tuple[list[dict[str, Any]], str | None]:
-        """Return (rows, token of the next page), newest activity first; see `Index.list` for the filters."""
+        """Return (rows, token of the next page, None at the end), newest activity first.
+
+        `filters`: cwd, state, model, tag, parent (a full id), since_us, text (in the title), limit (50), after (a
+        token). Deleted sessions come only with `state="deleted"`. Raises InvalidInput, IndexUnavailable.
+        """
+        if filters.get("cwd") is not None:  # as a session keeps it
+            filters["cwd"] = os.path.abspath(os.fspath(filters["cwd"]))
         return self.index().list(**filters)
 
     def _heads(self) -> dict[str, dict[str, Any]]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from turnlog.errors import InvalidInput
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -96,6 +98,8 @@ def first_payload(**fields: Any) -> dict[str, Any]:
     >>> first_payload(title="flaky test", cwd="/src", model=None, tags=["ci"])
     {'title': 'flaky test', 'cwd': '/src', 'tags': ['ci']}
     """
+    if isinstance(fields.get("tags"), str):
+        raise InvalidInput(f"tags is a list, such as [{fields['tags']!r}], not one text")
     fields = with_absolute_cwd({**fields, "tags": list(fields.get("tags", ())) or None})
     return {name: value for name, value in fields.items() if value is not None}
 

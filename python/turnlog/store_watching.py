@@ -88,9 +88,10 @@ class StoreWatching:
         from typing import cast
 
         from turnlog.cursors import parse_store_cursor
+        from turnlog.log import types_wanted
         from turnlog.store_feed import StoreFeed, follow_store
 
-        wanted = None if types is None else frozenset(types)
+        wanted = types_wanted(types)
         positions = {} if after is None else parse_store_cursor(after)
         feed = StoreFeed(cast("Any", self), positions, wanted)
         return follow_store(

@@ -16,6 +16,7 @@ from turnlog.decoding import decode
 from turnlog.errors import InvalidInput
 from turnlog.feed import FeedEvent
 from turnlog.ids import format_id
+from turnlog.log import types_wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -109,7 +110,7 @@ class Subscriber:
         self.failures: list[BaseException] = []
         self.missed = 0
         self.closed = False
-        self._types = None if types is None else frozenset(types)
+        self._types = types_wanted(types)
         self._detach = detach
         self._single = single
         self._reading = threading.Lock()  # held while places are read, so that nobody closes them meanwhile

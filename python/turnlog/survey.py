@@ -127,7 +127,8 @@ class SegmentReport:
             yield recovery.MISDIRECTED, "name", 0
         if facts["missing_below"] and header["fault"] is None:
             yield recovery.LOST_DATA, "end", self.scan["commit_end"]
-        if facts["open_group"]:
+        inside = facts["damaged_below"] and self.scan["commit_end"] < self.mark  # its end was promised, and is damaged
+        if facts["open_group"] and not inside:
             yield recovery.UNCOMMITTED, "group", self.scan["commit_end"]
         if facts["degraded"]:
             yield recovery.DEGRADED, "header_copy", 0

@@ -120,6 +120,6 @@ def test_a_folder_without_transcripts_is_exit_1(run: Runner, store: Path, tmp_pa
     folder = tmp_path / "nothing"
     folder.mkdir()
     done = run("import", folder)
-    assert (done.code, done.out) == (1, "no transcripts were found there\n")
+    assert (done.code, done.out) == (1, f"no transcripts were found in {folder}\n")
     assert done.err == f"making the store {store}\n"
     assert run("import", folder).err == ""

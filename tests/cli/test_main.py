@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.conftest import Runner, violations
-from tests.cli.stores import FLAKY
+from tests.cli.stores import DAMAGED, FLAKY
 from turnlog import Store, cli, errors
 from turnlog.cli import VERBS, exits
 from turnlog.cli.failure import describe
@@ -69,7 +69,10 @@ def test_every_error_class_has_an_exit_code_of_the_table() -> None:
 
 def test_an_error_says_what_where_why_and_what_next(run: Runner, whole: Path) -> None:
     done = run("show", f"{FLAKY}:99", "--store", whole)
-    assert done.err == (f"error[not_found]: the session has no event 99\n  where  session {FLAKY}, ordinal 99\n")
+    assert done.err == (
+        f"error[not_found]: the session has no event 99\n  where  session {FLAKY}, ordinal 99\n"
+        f"  next   sessionctl --store {whole} show {FLAKY}\n"
+    )
     error = errors.Locked("held by process 7", session=FLAKY)
     error.__cause__ = OSError(errno.EAGAIN, "busy")
     code, fields = describe(error)
@@ -126,6 +129,26 @@ def test_an_error_message_cannot_drive_the_terminal(run: Runner, whole: Path) ->
         done = run(*words)
         assert done.code in (2, 10)
         assert not set("\x1b\x07") & set(done.err)
+
+
+def test_what_stands_before_the_verb_counts_for_errors_too(run: Runner, damaged: Path) -> None:
+    assert run("--json", "--store", damaged, "show", "ffff").error["next"] == [f"sessionctl --store {damaged} list"]
+    assert run("--json", "list", "--bad").error["code"] == "usage"
+    assert "Traceback" in run("--traceback", "--store", damaged, "show", "ffff").err
+
+
+@pytest.mark.parametrize("verb", ["verify", "repair", "cat", "resume"])
+def test_next_commands_beside_an_answer_speak_of_the_same_store(run: Runner, damaged: Path, verb: str) -> None:
+    done = run("--store", damaged, verb, DAMAGED)
+    (following,) = [line.split("next   ")[1] for line in done.err.splitlines() if "next   " in line]
+    assert following.startswith(f"sessionctl --store {damaged} ")
+    assert run(*following.split()[1:]).code in {exits.OK, exits.NO}
+
+
+def test_input_that_does_not_fit_names_the_help_and_a_missing_event_its_session(run: Runner, whole: Path) -> None:
+    assert "  next   sessionctl list --help\n" in run("list", "--state", "opn").err
+    assert f"  next   sessionctl show {FLAKY}\n" in run("show", "latest:99").err
+    assert whole.exists()
 
 
 def test_next_commands_speak_of_the_same_store(run: Runner, damaged: Path) -> None:

@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None and hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
-        code = _invoke(words)
+        code = _invoke([*words])  # click takes from the list it is given
         if sys.stdout is not None:
             sys.stdout.flush()
     except SystemExit as stop:  # of a shell's completion

@@ -30,7 +30,7 @@ class Invocation:
         self.verb = verb
         self.store_option = store
         self.json = as_json
-        self.out = Output(json=as_json, color=color)
+        self.out = Output(json=as_json, color=color, store=store)
 
     def place(self) -> Place:
         """Return which store is meant, and why."""

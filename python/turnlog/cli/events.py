@@ -111,4 +111,4 @@ class Losses:
     def advise(self) -> None:
         """Name the next command when there were losses."""
         if self and not self._out.json:
-            self._out.note(f"  next   sessionctl verify {self._session}")
+            self._out.advise(f"sessionctl verify {self._session}")

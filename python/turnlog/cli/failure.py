@@ -12,10 +12,10 @@ import sys
 
 import click
 
-from turnlog.cli import exits
-from turnlog.cli.output import wants_color
+from turnlog.cli import VERBS, exits
+from turnlog.cli.output import wants_color, with_store
 from turnlog.cli.terminal import escape, style
-from turnlog.errors import TurnlogError
+from turnlog.errors import InvalidInput, NotFound, TurnlogError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ def report(error: BaseException, words: Sequence[str]) -> int:
         print_exception(error)
     if code in _SILENT:
         return code
-    fields["next"] = [_with_store(command, words) for command in fields["next"]]
+    fields["next"] = fields["next"] or _help(error, words)
+    fields["next"] = [with_store(command, _option(words, "--store")) for command in fields["next"]]
     if "--json" in words:
         from turnlog import _core
 
@@ -68,6 +69,14 @@ def describe(error: BaseException) -> tuple[int, dict[str, Any]]:
     return exits.BUG, _fields("bug", sentence)
 
 
+def _help(error: BaseException, words: Sequence[str]) -> list[str]:
+    """Return what to run when the error itself names nothing: the session that lacks an event, the verb's help."""
+    if type(error) is NotFound and error.session is not None:
+        return [f"sessionctl show {error.session}"]
+    verb = next((word for word in words if word in VERBS), None)
+    return [f"sessionctl {verb} --help"] if isinstance(error, InvalidInput) and verb is not None else []
+
+
 def _fields(code: str, message: str, *following: str) -> dict[str, Any]:
     return {"code": code, "message": message, "retryable": False, "next": [*following]}
 
@@ -83,16 +92,6 @@ def _for_people(fields: dict[str, Any], color: bool) -> str:
         lines.append(f"  why    {escape(fields['cause'])}")
     lines += [f"  next   {escape(command)}" for command in fields["next"]]
     return "\n".join(lines)
-
-
-def _with_store(command: str, words: Sequence[str]) -> str:
-    """Make a next command speak of the same store as the command that failed."""
-    store = _option(words, "--store")
-    if store is None or "--store" in command or not command.startswith("sessionctl ") or command[11:13] == "--":
-        return command
-    from shlex import quote
-
-    return f"sessionctl --store {quote(store)} {command.removeprefix('sessionctl ')}"
 
 
 def _option(words: Sequence[str], name: str) -> str | None:

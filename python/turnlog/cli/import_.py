@@ -62,7 +62,7 @@ OBJECTS: dict[str, dict[str, Any]] = {
     "import",
     OBJECTS,
     [
-        click.Argument(["sources"], metavar="[claude|codex] PATH...", nargs=-1, required=True),
+        click.Argument(["sources"], metavar="[claude|codex] [PATH]...", nargs=-1, required=True),
         click.Option(["-v", "--verbose"], is_flag=True, help="Also list unchanged files, and every finding."),
     ],
 )
@@ -94,11 +94,10 @@ def command(call: Invocation, sources: tuple[str, ...], verbose: bool) -> int:
                 if result.status == "refused":
                     refusals |= {_REFUSAL_CODES.get(finding["code"], exits.NO) for finding in result.findings}
                 _report(call.out, result, verbose=verbose)
-        path = store.path
     if call.json:
-        call.out.object("summary", {"store": path, **totals, "unknown": unknown})
+        call.out.object("summary", {"store": store.path, **totals, "unknown": unknown})
     else:
-        _summarize(call.out, path, totals, unknown)
+        _summarize(call.out, store.path, [path for _, path in pairs], totals, unknown)
     return _exit_code(totals, refusals)
 
 
@@ -117,7 +116,7 @@ def _pairs(sources: Sequence[str]) -> Iterator[tuple[str | None, str]]:
 
 def _existing(path: str) -> str:
     if not os.path.exists(path):
-        raise click.UsageError(f"there is nothing at {path}")
+        raise click.UsageError(f"there is nothing at {path}; the programs known by name are {', '.join(_HOMES)}")
     return path
 
 
@@ -141,10 +140,10 @@ def _report(out: Output, result: Imported, *, verbose: bool) -> None:
         out.line(f"  and {count(len(result.findings) - len(shown), 'finding')} more: --verbose or --json lists all")
 
 
-def _summarize(out: Output, store: str, totals: dict[str, int], unknown: dict[str, int]) -> None:
+def _summarize(out: Output, store: str, paths: Sequence[str], totals: dict[str, int], unknown: dict[str, int]) -> None:
     parts = [f"{totals[status]:,} {status}" for status in _STATUSES if totals[status]]
     if not parts:
-        out.line("no transcripts were found there")
+        out.line(f"no transcripts were found in {escape(', '.join(paths))}")
         return
     parts += [count(totals["lines"], "line"), count(totals["events"], "event"), count(totals["findings"], "finding")]
     out.line(f"{', '.join(parts)}  ({escape(store)})")

@@ -54,7 +54,13 @@ OBJECTS = {"session": SESSION, "page": {"count": "integer", "next": "string"}}
         click.Option(["--parent"], metavar="ID", help="Only sessions that belong to this one."),
         click.Option(["--since"], metavar="WHEN", help="Only sessions active since: 90m, 2d, 1w, or an ISO date."),
         click.Option(["--text"], metavar="WORDS", help="Only sessions with this in their title."),
-        click.Option(["-n", "--limit"], type=click.IntRange(1, 10_000), default=50, show_default=True),
+        click.Option(
+            ["-n", "--limit"],
+            type=click.IntRange(1, 10_000),
+            default=50,
+            show_default=True,
+            help="At most so many sessions.",
+        ),
         click.Option(["--after"], metavar="TOKEN", help="The page behind a token that an earlier list gave."),
     ],
 )

@@ -53,12 +53,22 @@ def terminal_width() -> int | None:
     return None if columns is None else max(_WIDTH_MIN, columns or _WIDTH_UNKNOWN)
 
 
+def with_store(command: str, store: str | None) -> str:
+    """Make a next command speak of the store that `--store` named, so that it works when it is pasted."""
+    if store is None or "--store" in command or not command.startswith("sessionctl ") or command[11:13] == "--":
+        return command
+    from shlex import quote
+
+    return f"sessionctl --store {quote(store)} {command.removeprefix('sessionctl ')}"
+
+
 class Output:
     """Writes the answer of one verb."""
 
-    def __init__(self, *, json: bool, color: str | None) -> None:
-        """Decide once for the whole run."""
+    def __init__(self, *, json: bool, color: str | None, store: str | None = None) -> None:
+        """Decide once for the whole run; `store` is what `--store` was given."""
         self.json = json
+        self._store = store
         self.terminal = is_terminal(sys.stdout)
         self.color = not json and wants_color(sys.stdout, color)
         self.color_notes = wants_color(sys.stderr, color)
@@ -86,6 +96,14 @@ class Output:
         if sys.stderr is not None:
             self.flush()
             sys.stderr.write((style(text, name) if name and self.color_notes else text) + "\n")
+
+    def following(self, command: str) -> str:
+        """Return a next command as it has to be typed, with the store that was named."""
+        return with_store(command, self._store)
+
+    def advise(self, command: str) -> None:
+        """Write a next command to stderr."""
+        self.note(f"  next   {self.following(command)}")
 
     # -- JSON and bytes --------------------------------------------------------------------------------------------
 

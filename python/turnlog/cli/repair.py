@@ -155,14 +155,17 @@ class Repair:
     def end(self, session_ids: Sequence[str]) -> int:
         """Print the summary; return the exit code."""
         waiting = self._planned and not self._apply
-        following = [" ".join(["sessionctl repair --apply", *session_ids])] if waiting else []
+        following = []
+        if waiting:
+            options = ["--apply", "--accept-tail"] if self._accept_tail else ["--apply"]
+            following.append(self._out.following(" ".join(["sessionctl repair", *options, *session_ids])))
         if self._out.json:
             numbers = {"sessions": self._sessions, "to_repair": self._planned, "actions": self._actions}
             done = {"repaired": len(self.repaired), "refused": self._refused, "applied": self._apply}
             self._out.object("summary", {**numbers, **done, "store": self._store.path, "next": following})
         elif waiting:
             self._out.line(f"{count(self._actions, 'action')} planned, nothing written")
-            self._out.note(f"  next   {following[0]}")
+            self._out.advise(following[0])
         elif self._planned:
             self._out.line(f"{count(self._actions, 'action')} done, {count(len(self.repaired), 'session')} repaired")
         elif not self._refused:

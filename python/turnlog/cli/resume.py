@@ -85,7 +85,21 @@ def command(call: Invocation, *, reference: str, yes: bool, accept_damage: bool)
         if not click.confirm("Go on?", default=not recovery.unknown):
             return exits.NO
         return _go_on(call, session.id, card, accept_damage=accept_damage)
-    call.out.note(f"nothing was written; sessionctl resume {session.id} --yes goes on", "dim")
+    return _without_a_person(call, recovery, accept_damage=accept_damage)
+
+
+def _without_a_person(call: Invocation, recovery: Recovery, *, accept_damage: bool) -> int:
+    """Say what would go on, with a command that does; return the exit code."""
+    if recovery.damaged and not accept_damage:
+        call.out.note("nothing was written: events are lost", "dim")
+        call.out.advise(f"sessionctl repair {recovery.session}")
+        return exits.NO
+    if not recovery.repaired and not recovery.unknown:
+        call.out.note("nothing was written: there is nothing to put right", "dim")
+        return exits.OK
+    options = "--yes --accept-damage" if recovery.damaged else "--yes"
+    following = call.out.following(f"sessionctl resume {recovery.session} {options}")
+    call.out.note(f"nothing was written; {following} goes on", "dim")
     return exits.REFUSED if recovery.unknown else exits.OK
 
 

@@ -58,7 +58,14 @@ OBJECTS: dict[str, dict[str, Any]] = {
     OBJECTS,
     [
         click.Argument(["session_id"], metavar="[ID]", required=False),
-        click.Option(["--largest"], type=click.IntRange(0, 1000), default=5, show_default=True, metavar="N"),
+        click.Option(
+            ["--largest"],
+            type=click.IntRange(0, 1000),
+            default=5,
+            show_default=True,
+            metavar="N",
+            help="How many of the largest.",
+        ),
     ],
 )
 def command(call: Invocation, session_id: str | None, largest: int) -> int:

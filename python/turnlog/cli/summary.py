@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LINE_CHARACTERS = 400
 _DECODE_BYTES_MAX = 256 << 10
-_TEXTS = ("title", "text", "content", "message", "summary", "reason", "error", "output", "detail", "code")
+_TEXTS = ("title", "text", "content", "message", "summary", "reason", "error", "output", "response", "detail", "code")
 _PLACES = frozenset({"source", "time", "turn"})  # where an imported event comes from, not what it is
 _NAMES = ("name", "tool", "call_id", "model", "cwd", "tag", "status", "kind", "path", "key")
 
@@ -52,7 +52,7 @@ def _speaking_parts(payload: dict[str, Any]) -> str:
     for name in ("arguments", "input"):
         if payload.get(name):
             parts.append(_compact(payload[name]))
-    text = next((text for name in _TEXTS if (text := text_of(payload.get(name)))), "")
+    text = next((text for name in _TEXTS if (text := _spoken(payload.get(name)))), "")
     if text:
         parts.append(text)
     rest = {name: value for name, value in payload.items() if name not in _PLACES}
@@ -73,6 +73,16 @@ def text_of(value: Any) -> str:
             text = item.get("text", item.get("thinking"))
             parts.append(text if isinstance(text, str) else f"[{item.get('type', 'part')}]")
     return " ".join(parts)
+
+
+def _spoken(value: Any) -> str:
+    """Return the text of a field: of an object, what it holds of a response or an error, else its JSON."""
+    if not isinstance(value, dict) or not value:
+        return text_of(value)
+    message, kind = value.get("message"), value.get("type")
+    if isinstance(message, str):
+        return f"{kind}: {message}" if isinstance(kind, str) else message
+    return text_of(value.get("content")) or _compact(value)
 
 
 def _compact(value: Any) -> str:

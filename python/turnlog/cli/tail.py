@@ -25,8 +25,14 @@ if TYPE_CHECKING:
     "tail",
     OBJECTS,
     [
-        click.Argument(["session_id"], metavar="ID", default="latest"),
-        click.Option(["-n", "--limit"], type=click.IntRange(0, 100_000), default=10, show_default=True),
+        click.Argument(["session_id"], metavar="[ID]", default="latest"),
+        click.Option(
+            ["-n", "--limit"],
+            type=click.IntRange(0, 100_000),
+            default=10,
+            show_default=True,
+            help="How many of the last events.",
+        ),
         click.Option(["-f", "--follow"], is_flag=True, help="Go on with new events, from any process; Ctrl-C ends it."),
         click.Option(["--type", "types"], multiple=True, metavar="TYPE", help="Only this type; may be given again."),
         click.Option(["--idle-ms"], type=click.IntRange(0), help="With -f: end when nothing came for so long."),

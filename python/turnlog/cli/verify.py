@@ -143,7 +143,7 @@ class Report:
         ok = not self._codes
         if self._out.json:
             answer = {**self._totals, "store": store, "ok": ok, "full": self._full, "core": _core.IMPLEMENTATION}
-            self._out.object("summary", {**answer, "ms": ms, "next": [*self._next]})
+            self._out.object("summary", {**answer, "ms": ms, "next": [self._out.following(one) for one in self._next]})
         else:
             self._print_summary(ms, ok=ok)
         return self._codes.pop() if len(self._codes) == 1 else exits.OK if ok else exits.NO
@@ -162,13 +162,14 @@ class Report:
         ]
         self._out.line("  ".join([word, *parts]))
         for command_line in self._next:
-            self._out.note(f"  next   {command_line}")
+            self._out.advise(command_line)
 
 
 def show_finding(out: Output, finding: dict[str, Any]) -> None:
     """Print one finding: session, verdict, place, explanation."""
     if out.json:
-        out.object("finding", {name: value for name, value in finding.items() if name != "type"})
+        fields = {name: value for name, value in finding.items() if name != "type"}
+        out.object("finding", {**fields, "next": [out.following(one) for one in finding["next"]]})
         return
     place = [finding["segment"] or "", f"offset {finding['offset']}" if finding["offset"] else ""]
     if lost := finding["lost"]:

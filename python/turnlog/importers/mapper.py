@@ -256,7 +256,7 @@ class Mapper:
             "source.damaged",
             {"code": code, "length": length, "whole_records": whole, "unread": unread, "head": head, "lines": several},
         )
-        detail = f"{whole} whole records read" if whole else "nothing could be read"
+        detail = f"{whole} whole record{'' if whole == 1 else 's'} read" if whole else "nothing could be read"
         self.facts.found(code, line, length, detail)
 
 
