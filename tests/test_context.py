@@ -357,8 +357,8 @@ def test_a_batch_with_another_number_of_messages_is_damage() -> None:
 
 
 def test_the_page_names_every_part() -> None:
-    text = (Path(__file__).parents[1] / "FORMAT.md").read_text(encoding="utf-8")
-    section = text.partition("\n## 12. Contexts")[2].partition("\n## ")[0]
+    text = (Path(__file__).parents[1] / "EVENTS.md").read_text(encoding="utf-8")
+    section = text.partition("\n## Contexts")[2].partition("\n## ")[0]
     source = Path(context_read.__file__).read_text(encoding="utf-8")
     assert set(re.findall(r'`\["(\w+)"', section)) == set(re.findall(r'\["(\w+)", ', source))
 

@@ -172,8 +172,8 @@ def test_content_that_is_not_what_the_event_says_is_damage(encoding: str) -> Non
 
 
 def test_the_page_names_the_encodings_and_the_limit() -> None:
-    text = (Path(__file__).parents[1] / "FORMAT.md").read_text(encoding="utf-8")
-    section = " ".join(text.partition("\n## 11. Artifacts")[2].partition("\n## ")[0].split())
+    text = (Path(__file__).parents[1] / "EVENTS.md").read_text(encoding="utf-8")
+    section = " ".join(text.partition("\n## References to artifacts")[2].partition("\n## ")[0].split())
     named = section.partition("`encoding`, which")[2].partition(". Strings")[0]
     assert re.findall(r"`([\w-]+)`, ", named) == ["utf-8", "base64", "bytes"]
     assert f"more than {offload.LIMIT_BYTES:,} bytes" in section
