@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -102,8 +103,6 @@ def test_a_file_whose_imported_part_changed_is_refused(desk: Desk, data: bytes) 
 
 
 def test_an_import_that_was_cut_off_goes_on_where_it_stopped(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importer, "GROUP_BYTES", 1)
-
     def dies(self: importer.Import) -> None:
         raise KeyboardInterrupt
 
@@ -121,7 +120,6 @@ KILLED = """
 import os, signal, sys
 from turnlog.importers import importer
 from turnlog.store import Store
-importer.GROUP_BYTES = 1
 importer.Import._end = lambda self: os.kill(os.getpid(), signal.SIGKILL)
 list(importer.import_path(Store.open(sys.argv[1]), sys.argv[2]))
 """
@@ -249,3 +247,17 @@ def test_a_rollout_is_imported_too(desk: Desk) -> None:
     line = json.dumps({"timestamp": "2026-01-01T00:00:00.000Z", "type": "response_item", "payload": item}).encode()
     result = desk.bring(line + b"\n", CODEX)
     assert desk.payloads(result, "session.created")[0]["title"] == "hi"
+
+
+def test_a_flipped_bit_hides_no_more_than_the_line_it_hits(desk: Desk) -> None:
+    result = desk.bring(TRANSCRIPT)
+    session_id = result.session or ""
+    desk.store.session(session_id).close()
+    (segment,) = Path(desk.store.path).glob(f"sessions/*/{session_id}/*.seg")
+    line = TRANSCRIPT.splitlines(keepends=True)[2]
+    data = bytearray(segment.read_bytes())
+    data[data.index(line) + 10] ^= 1
+    segment.write_bytes(data)
+    session = desk.store.session(session_id)
+    stored = [event.raw for event in session.events(types=["source.line"], on_damage="skip")]
+    assert stored == [part for part in TRANSCRIPT.splitlines(keepends=True) if part != line]

@@ -1,7 +1,7 @@
 """The driver of an import: one transcript file becomes one session, and a longer version of it becomes more events of
 that session.
 
-Owns: atomic groups, the comparison of a file with what is stored of it, the result for each file.
+Owns: one atomic group for each line, the comparison of a file with what is stored of it, the result for each file.
 Invariants: the stored `source.line` payloads of a session, concatenated, are a prefix of the file; importing the same
 bytes again writes nothing; a file whose stored part has changed is refused. Must not know: what records mean, how a
 session is stored.
@@ -32,10 +32,8 @@ if TYPE_CHECKING:
 
     Item = tuple[str, Any, None, bool]
 
-GROUP_BYTES = 256 << 10
-"""Lines are appended in atomic groups of about this size: a call for each line costs more than the line."""
-
 FLUSH_BYTES = 4 << 20
+PROGRESS_BYTES = 256 << 10
 READ_BYTES = 1 << 20
 
 
@@ -107,8 +105,7 @@ class Import:
         self.stored = 0
         self.complete = False
         self.broken: OSError | None = None
-        self.group: list[list[Item]] = []
-        self.group_bytes = self.unflushed = self.position = 0
+        self.unflushed = self.position = self.told = 0
         self.digest = hashlib.sha256()
 
     def compare(self, stream: BinaryIO) -> bool:
@@ -145,7 +142,6 @@ class Import:
             self._take(line)
         if self.broken is None:
             self._end()
-        self._commit()
         if self.session is not None:
             self.session.flush()
         facts = self.mapper.facts
@@ -199,11 +195,11 @@ class Import:
         return chain(seen.lines, lines)
 
     def _take(self, line: Line) -> None:
-        """Add one line and its events to the group."""
+        """Store one line and its events."""
         items: list[Item] = []
         for part in line.parts:
             self.digest.update(part)
-            self.group_bytes += len(part)
+            self.unflushed += len(part)
             items.append(("source.line", part, None, True))
         if line.data:
             self.result.appended_lines += 1
@@ -211,11 +207,24 @@ class Import:
         self._add(items, self.mapper.feed(line))
 
     def _add(self, items: list[Item], events: list[Event]) -> None:
-        """Add a line's items, which stay together, to the group."""
+        """Append a line and its events as one atomic group, so that damage hides no more than the line it hits.
+
+        A line whose events cannot be stored keeps its bytes and becomes damage.
+        """
         items += [(kind, payload, None, False) for kind, payload in events]
-        self.group.append(items)
-        if self.group_bytes >= GROUP_BYTES:
-            self._commit()
+        session = self.session
+        if session is None or not items:
+            return
+        try:
+            self._append(session, items)
+        except (InvalidPayload, PayloadTooLarge) as error:
+            self._append(session, self._unstorable(items, error))
+        if self.unflushed >= FLUSH_BYTES:
+            session.flush()
+            self.unflushed = 0
+        if self.progress is not None and self.position >= self.told + PROGRESS_BYTES:
+            self.told = self.position
+            self.progress(self.position)
 
     def _end(self) -> None:
         """Add what only the end of the file makes known, and the marker that it was reached."""
@@ -227,28 +236,6 @@ class Import:
         }
         events.append(("source.imported", {"product": self.source.product, "key": self.source.key, **facts}))
         self._add([], events)
-
-    def _commit(self) -> None:
-        """Append the group; a line whose events cannot be stored keeps its bytes and becomes damage."""
-        group, self.group = self.group, []
-        session = self.session
-        if session is None or not group:
-            return
-        try:
-            self._append(session, [item for items in group for item in items])
-        except (InvalidPayload, PayloadTooLarge):
-            for items in group:
-                try:
-                    self._append(session, items)
-                except (InvalidPayload, PayloadTooLarge) as error:
-                    self._append(session, self._unstorable(items, error))
-        self.unflushed += self.group_bytes
-        self.group_bytes = 0
-        if self.unflushed >= FLUSH_BYTES:
-            session.flush()
-            self.unflushed = 0
-        if self.progress is not None:
-            self.progress(self.position)
 
     def _append(self, session: Session, items: list[Item]) -> None:
         """Append items as one atomic group."""
