@@ -44,7 +44,8 @@ ID = "019b76da-a800-7000-8000-000000000001"
 def run(path: Path, code: str) -> subprocess.Popen[bytes]:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", BEGIN + code, str(path)]
-    child = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    # unbuffered: `communicate` reads past what a buffer has taken in already
+    child = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
     assert child.stdout is not None
     assert child.stdout.readline() == b"ready\n"
     return child
