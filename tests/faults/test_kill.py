@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CHILD = """
-import os, sys
+import os, sys, time
 from turnlog import Store
 path, session_id, level, lie = sys.argv[1:5]
 store = Store.open(path, roll_bytes=65536)
@@ -30,6 +30,7 @@ for number in range(1000):
     payload = {"number": number, "text": "x" * (number * 37 % 900)}
     if lie == "lie":
         os.write(1, b"%d\\n" % number)
+        time.sleep(0.02)  # the death finds it between the claim and the deed
     session.append("note.written", payload, durability=level)
     if lie != "lie":
         os.write(1, b"%d\\n" % number)
