@@ -9,7 +9,7 @@ import zstandard
 
 from turnlog import Store
 from turnlog._core import BLOCK_BYTES
-from turnlog.compact import compact_session
+from turnlog.compact.compact import compact_session
 
 from .ratio import compare, record
 

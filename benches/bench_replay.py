@@ -12,7 +12,7 @@ import pytest
 import xxhash
 
 from turnlog import Store
-from turnlog.verify import check_session
+from turnlog.verify.verify import check_session
 
 from . import baselines
 from .conftest import EVENTS

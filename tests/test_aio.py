@@ -14,7 +14,7 @@ import pytest
 from turnlog import Closed, Conflict, InvalidTransition, Store
 from turnlog.aio import AsyncSession, AsyncStore
 from turnlog.ids import format_id, new_id
-from turnlog.verify import check_session
+from turnlog.verify.verify import check_session
 
 if TYPE_CHECKING:
     from pathlib import Path

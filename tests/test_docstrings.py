@@ -15,36 +15,37 @@ import turnlog
 if TYPE_CHECKING:
     from pathlib import Path
 
+PRIVATE = ("turnlog._", "turnlog.cli")
 MODULES = sorted(
-    f"turnlog.{found.name}" for found in pkgutil.iter_modules(turnlog.__path__) if not found.name.startswith("_")
+    found.name for found in pkgutil.walk_packages(turnlog.__path__, "turnlog.") if not found.name.startswith(PRIVATE)
 )
 MODEL = (
-    "artifacts",
-    "call_run",
+    "artifacts.artifacts",
+    "artifacts.offload",
     "children",
-    "context",
-    "cursors",
+    "context.context",
     "events",
-    "feed",
-    "files",
+    "feed.cursors",
+    "feed.feed",
+    "feed.sources",
+    "feed.store_feed",
+    "feed.subscribers",
+    "files.files",
     "memory_store",
-    "offload",
-    "plans",
-    "reduce",
-    "selectors",
+    "model.call_run",
+    "model.plans",
+    "model.step",
+    "model.tools",
+    "model.turn",
     "session_model",
     "session_watching",
     "shutdown",
-    "sources",
-    "state",
-    "step",
-    "store_feed",
+    "state.reduce",
+    "state.selectors",
+    "state.state",
     "store_forks",
     "store_model",
     "store_watching",
-    "subscribers",
-    "tools",
-    "turn",
 )
 """Modules that applications use directly, beside the names that the package itself exports."""
 

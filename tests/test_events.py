@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.histories import history
-from turnlog import Store, events, projection
+from turnlog import Store, events
 from turnlog.errors import InvalidPayload, InvalidType
 from turnlog.events import CUSTOM, EPHEMERAL, NEWER, TYPES, UNKNOWN, UPCASTERS, VERSIONS
 from turnlog.importers.importer import import_path
-from turnlog.reduce import RULES, fold
-from turnlog.state import State
-from turnlog.transitions import CALL, PLAN, SESSION, STEP, TURN
+from turnlog.index import projection
+from turnlog.state.reduce import RULES, fold
+from turnlog.state.state import State
+from turnlog.state.transitions import CALL, PLAN, SESSION, STEP, TURN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -167,6 +168,8 @@ def test_every_version_below_the_current_has_an_upcaster() -> None:
 
 
 def test_the_raw_level_does_not_import_the_vocabulary() -> None:
-    code = "import sys, turnlog; sys.exit(bool({'turnlog.events', 'turnlog.reduce', 'msgspec'} & set(sys.modules)))"
+    code = (
+        "import sys, turnlog; sys.exit(bool({'turnlog.events', 'turnlog.state.reduce', 'msgspec'} & set(sys.modules)))"
+    )
     place = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
     assert subprocess.run([sys.executable, "-c", code], env=place, check=False).returncode == 0

@@ -1,6 +1,6 @@
 """Forks: what they inherit, across generations; how they are made, whatever crashes.
 
-Parents that change, and lineage in the index, are in tests/test_lineage.py.
+Parents that change, and lineage in the index, are in tests/log/test_lineage.py.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from turnlog import Store, _core, names
 from turnlog.errors import Conflict, InvalidInput, InvalidPayload, NotFound, PayloadTooLarge, ReadOnly
 from turnlog.fork import fork_point
 from turnlog.ids import format_id, new_id
-from turnlog.log import Log
-from turnlog.verify import check_session, check_store
+from turnlog.log.log import Log
+from turnlog.verify.verify import check_session, check_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -386,7 +386,7 @@ def test_both_cores_verify_what_either_forked(tmp_path: Path, core: ModuleType) 
     code = """
 import sys
 from turnlog import Store
-from turnlog.verify import check_store
+from turnlog.verify.verify import check_store
 with Store.open(sys.argv[1], roll_bytes=8192) as store:
     parent = store.session(sys.argv[2]) if len(sys.argv) > 2 else store.create()
     parent.append_many([("note.written", {"text": "x" * 400})] * 30)

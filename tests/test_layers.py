@@ -1,6 +1,7 @@
 """Imports only point down: the floors, the one switch between the cores, the one file that names pyo3.
 
-A new module gets its floor here. A floor may import itself and what is below it, at run time and for types alike.
+A new module at the top, or a new family (a folder), gets its floor here. A floor may import itself and what is below
+it, at run time and for types alike.
 """
 
 from __future__ import annotations
@@ -21,66 +22,23 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "python" / "turnlog"
 
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("errors", "events", "ids", "names", "payloads", "reference"),
+    ("decoding", "errors", "events", "ids", "names", "payloads", "reference"),
     ("_core", "_native", "_pure", "disk", "sqlite"),
+    ("artifacts", "children", "files", "identity", "log", "state"),
+    ("context", "history", "index", "memory"),
     (
-        "context",
-        "context_draft",
-        "context_read",
-        "notes",
-        "offload",
-        "payload_fields",
-        "projection",
-        "recovery",
-        "selectors",
-    ),
-    ("records", "state", "transitions"),
-    ("content", "dangling", "decoding", "extent", "rounds"),
-    ("conversation", "history", "history_anthropic", "history_check", "history_names", "history_openai"),
-    ("reduce", "reduce_calls", "reduce_live", "reduce_plans", "reduce_rules", "reduce_session", "reduce_turns"),
-    ("artifact_file", "artifact_sweep", "artifacts", "file_state", "files"),
-    (
-        *(
-            "appender",
-            "chain_walk",
-            "folders",
-            "identity",
-            "lineage",
-            "links",
-            "lock",
-            "log",
-            "misplaced",
-            "own_log",
-            "places",
-        ),
-        *("children", "cursors", "feed", "quarantine", "segments", "survey", "tail"),
-    ),
-    (
-        *("index", "index_catch_up", "index_database", "index_file", "index_plan", "index_query", "index_read"),
-        "index_snapshots",
-    ),
-    (
-        *("call_run", "call_view", "calling", "calls", "diff", "fork", "live", "lookup", "memory", "memory_store"),
-        *("plans", "projector", "recovered", "resume", "session", "session_history", "session_model"),
-        *(
-            "session_watching",
-            "shutdown",
-            "snapshots",
-            "sources",
-            "step",
-            "store",
-            "store_feed",
-            "store_forks",
-            "store_model",
-        ),
-        *("store_watching", "subscribers", "tools", "turn"),
+        *("session", "session_history", "session_model", "session_watching"),
+        *("store", "store_forks", "store_model", "store_watching"),
+        *("diff", "feed", "fork", "lookup", "memory_store", "model", "projector", "resume", "shutdown"),
     ),
     ("__init__", "aio", "aio_threads", "aio_work"),
-    ("artifact_check", "lineage_check", "proof", "verify"),
-    ("mending", "repair", "repair_headers", "repair_plan", "rewrite", "sorting"),
-    ("blockfile", "compact", "importers"),
+    ("verify",),
+    ("repair",),
+    ("compact", "importers"),
     ("__main__", "cli"),
 )
+PURE = ("context/", "history/", "state/", "index/projection", "log/recovery", "resume/dangling")
+OUTSIDE = {"disk", "io", "os", "pathlib", "socket", "sqlite", "subprocess", "time"}
 FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names}
 MODULES = sorted(path.relative_to(PACKAGE).with_suffix("").as_posix() for path in PACKAGE.rglob("*.py"))
 
@@ -99,6 +57,15 @@ def imports_of(module: str) -> Iterator[str]:
             yield from (inside(f"{node.module}.{alias.name}") for alias in node.names)
         elif isinstance(node, ast.Constant) and re.fullmatch(r"turnlog(\.\w+)+", str(node.value)):
             yield inside(str(node.value))  # import_module("turnlog.x")
+
+
+def foreign_of(module: str) -> Iterator[str]:
+    """Yield what `module` imports from outside the package."""
+    for node in ast.walk(ast.parse((PACKAGE / f"{module}.py").read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield str(node.module)
 
 
 def inside(dotted: str) -> str:
@@ -126,6 +93,12 @@ def test_imports_point_down(module: str) -> None:
     floor = FLOOR.get(part_of(module), len(FLOORS))
     upward = {name for name in imports_of(module) if FLOOR.get(part_of(name), len(FLOORS)) > floor}
     assert upward == set()
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if module.startswith(PURE)])
+def test_a_pure_module_reaches_neither_files_nor_clocks(module: str) -> None:
+    assert {name.split(".")[0] for name in foreign_of(module)} & OUTSIDE == set()
+    assert set(imports_of(module)) & OUTSIDE == set()
 
 
 @pytest.mark.parametrize("module", [module for module in MODULES if part_of(module) == "_pure"])

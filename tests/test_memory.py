@@ -21,8 +21,10 @@ LINE = (
     b'{"type":"user","uuid":"%032x","timestamp":"2026-03-01T10:00:00.000Z","message":{"role":"user","content":"%s"}}\n'
 )
 WORK = {
-    "verify": "from turnlog.verify import check_session\nassert check_session(path, session_id).ok",
-    "verify --full": "from turnlog.verify import check_session\nassert check_session(path, session_id, full=True).ok",
+    "verify": "from turnlog.verify.verify import check_session\nassert check_session(path, session_id).ok",
+    "verify --full": (
+        "from turnlog.verify.verify import check_session\nassert check_session(path, session_id, full=True).ok"
+    ),
     "rebuild-index": "from turnlog import Store\nwith Store.open(path) as store:\n    store.index().rebuild()",
     "replay": (
         "from turnlog import Store\nwith Store.open(path, read_only=True) as store:\n"
@@ -33,7 +35,8 @@ WORK = {
         "    assert sum(1 for _ in store.session(session_id).events(reverse=True)) > 2**17"
     ),
     "compact": (
-        "from turnlog.compact import compact_session\nassert compact_session(path, session_id)['compacted'] > 10"
+        "from turnlog.compact.compact import compact_session\n"
+        "assert compact_session(path, session_id)['compacted'] > 10"
     ),
 }
 REPORT = """

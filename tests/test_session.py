@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from turnlog import Store
-from turnlog.compact import compact_session
+from turnlog.compact.compact import compact_session
 from turnlog.errors import (
     Closed,
     Conflict,
@@ -20,8 +20,8 @@ from turnlog.errors import (
     PayloadTooLarge,
 )
 from turnlog.ids import format_id, new_id
+from turnlog.log.segments import list_segments
 from turnlog.names import session_dir
-from turnlog.segments import list_segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -309,5 +309,5 @@ def test_ids_are_found_in_segments_that_are_compacted_meanwhile(
         again.append("note.written", {})
         before = list_segments(session_dir(store.path, session.id))
         assert compact_session(store.path, session.id)["compacted"] > 0
-        monkeypatch.setattr("turnlog.appender.list_segments", lambda _: before)
+        monkeypatch.setattr("turnlog.log.appender.list_segments", lambda _: before)
         assert again.append("note.written", {"text": "one"}, id=given).ordinal == first.ordinal

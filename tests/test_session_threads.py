@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from turnlog import Session, State, Store, ToolCall
-from turnlog.reduce import fold
+from turnlog.state.reduce import fold
 
 if TYPE_CHECKING:
     from pathlib import Path

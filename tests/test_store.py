@@ -24,7 +24,7 @@ from turnlog.errors import (
     SessionNotFound,
     StoreNotFound,
 )
-from turnlog.lock import is_locked
+from turnlog.log.lock import is_locked
 from turnlog.names import session_dir
 
 if TYPE_CHECKING:

@@ -38,31 +38,31 @@ from turnlog.errors import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from turnlog._core import IMPLEMENTATION, Event, Receipt
-    from turnlog.plans import Plan, Tasks
+    from turnlog.model.plans import Plan, Tasks
+    from turnlog.model.step import Step
+    from turnlog.model.tools import Resolution, ToolCall
+    from turnlog.model.turn import Turn
     from turnlog.reference import Reference
     from turnlog.session import Session
-    from turnlog.state import State
-    from turnlog.step import Step
+    from turnlog.state.state import State
     from turnlog.store import Store
-    from turnlog.tools import Resolution, ToolCall
-    from turnlog.turn import Turn
 
     __version__: str
 else:
     _LATE = {  # imported when first named: `sessionctl list` needs a third of them, and msgspec only who uses the model
         "Event": "_core",
         "IMPLEMENTATION": "_core",
-        "Plan": "plans",
+        "Plan": "model.plans",
         "Receipt": "_core",
         "Reference": "reference",
-        "Resolution": "tools",
+        "Resolution": "model.tools",
         "Session": "session",
-        "State": "state",
-        "Step": "step",
+        "State": "state.state",
+        "Step": "model.step",
         "Store": "store",
-        "Tasks": "plans",
-        "ToolCall": "tools",
-        "Turn": "turn",
+        "Tasks": "model.plans",
+        "ToolCall": "model.tools",
+        "Turn": "model.turn",
     }
 
     def __dir__() -> list[str]:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from turnlog.aio_threads import Facade, Steps, Threads, batches, followed, forwarded
 from turnlog.aio_work import AsyncStep, AsyncToolCall, AsyncTurn
-from turnlog.feed import POLL_S, FeedEvent
+from turnlog.feed.feed import POLL_S, FeedEvent
+from turnlog.feed.store_feed import StoreEvent
+from turnlog.feed.subscribers import Subscriber
+from turnlog.model.turn import QUEUE
 from turnlog.session import Session
 from turnlog.store import Store
-from turnlog.store_feed import StoreEvent
-from turnlog.subscribers import Subscriber
-from turnlog.turn import QUEUE
 
 if TYPE_CHECKING:
     import builtins
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from typing import Self
 
     from turnlog._core import Event, Receipt
-    from turnlog.state import State
-    from turnlog.subscribers import EphemeralEvent
-    from turnlog.turn import Turn
+    from turnlog.feed.subscribers import EphemeralEvent
+    from turnlog.model.turn import Turn
+    from turnlog.state.state import State
 
 __all__ = ["AsyncSession", "AsyncStep", "AsyncStore", "AsyncSubscriber", "AsyncToolCall", "AsyncTurn"]
 

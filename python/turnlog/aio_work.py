@@ -10,10 +10,10 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from turnlog.aio_threads import Facade
-from turnlog.calling import is_async
-from turnlog.step import Step
-from turnlog.tools import ToolCall
-from turnlog.turn import Turn
+from turnlog.model.calling import is_async
+from turnlog.model.step import Step
+from turnlog.model.tools import ToolCall
+from turnlog.model.turn import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ sessions. Must not know: how a difference is shown.
 from __future__ import annotations
 
 from turnlog import names
-from turnlog.log import Log
+from turnlog.log.log import Log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

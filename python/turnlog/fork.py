@@ -15,12 +15,13 @@ from __future__ import annotations
 import errno
 import os
 
-from turnlog import _core, disk, folders, names
+from turnlog import _core, disk, names
 from turnlog.errors import Conflict, Damaged, InvalidInput, NotFound, PayloadTooLarge
 from turnlog.ids import format_id, new_id, now_us, parse_id
-from turnlog.lineage import FORKED, Origin
-from turnlog.log import Log, Window
-from turnlog.segments import first_fields, list_segments
+from turnlog.log import folders
+from turnlog.log.lineage import FORKED, Origin
+from turnlog.log.log import Log, Window
+from turnlog.log.segments import first_fields, list_segments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ without the index too. Must not know: how sessions are opened.
 
 from __future__ import annotations
 
-from turnlog import folders, names
+from turnlog import names
 from turnlog.errors import AmbiguousId, IndexUnavailable, SessionNotFound
+from turnlog.log import folders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

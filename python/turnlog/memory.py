@@ -11,12 +11,12 @@ import threading
 from typing import TYPE_CHECKING, cast
 
 from turnlog import _core
-from turnlog.appender import Appender
 from turnlog.errors import ArtifactNotFound, Closed, Conflict, InvalidPayload
 from turnlog.ids import format_id, new_id, now_us, parse_id
-from turnlog.log import Log, Window
+from turnlog.log.appender import Appender
+from turnlog.log.log import Log, Window
+from turnlog.log.tail import Tail
 from turnlog.reference import Reference
-from turnlog.tail import Tail
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,9 +12,9 @@ from turnlog.errors import Closed, IndexUnavailable, SessionNotFound, Unsupporte
 from turnlog.store import Store
 
 if TYPE_CHECKING:
-    from turnlog.appender import Appender
-    from turnlog.artifacts import ArtifactStore
-    from turnlog.index import Index
+    from turnlog.artifacts.artifacts import ArtifactStore
+    from turnlog.index.index import Index
+    from turnlog.log.appender import Appender
     from turnlog.session import Session
 
 

@@ -44,7 +44,7 @@ class Projector:
     def _keep_states(self) -> None:
         for session in self._store.open_sessions():
             if session.kept() is not None:
-                from turnlog.snapshots import keep  # the model is loaded, since there is a state
+                from turnlog.resume.snapshots import keep  # the model is loaded, since there is a state
 
                 keep(self._store, session)
 

@@ -14,7 +14,7 @@ from itertools import islice
 from turnlog import names
 from turnlog.errors import Closed, InvalidInput, Locked
 from turnlog.ids import parse_id
-from turnlog.log import Log, Window, types_wanted
+from turnlog.log.log import Log, Window, types_wanted
 from turnlog.session_model import SessionModel
 from turnlog.session_watching import SessionWatching
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from turnlog._core import Event, Receipt
-    from turnlog.appender import Appender
     from turnlog.errors import TurnlogError
+    from turnlog.log.appender import Appender
     from turnlog.memory import MemoryAppender
     from turnlog.store import Store
 

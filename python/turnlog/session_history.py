@@ -10,11 +10,11 @@ import threading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from turnlog.history import History
-    from turnlog.live import Live
-    from turnlog.recovered import Recovery
+    from turnlog.history.history import History
+    from turnlog.model.live import Live
+    from turnlog.resume.recovered import Recovery
     from turnlog.session import Session
-    from turnlog.state import State
+    from turnlog.state.state import State
     from turnlog.store import Store
 
 
@@ -54,7 +54,7 @@ class SessionHistory:
         from typing import cast
 
         from turnlog.errors import TurnlogError
-        from turnlog.snapshots import CLOSING_EVENTS, keep
+        from turnlog.resume.snapshots import CLOSING_EVENTS, keep
 
         session = cast("Session", self)  # the one class that has these methods
         try:
@@ -73,7 +73,7 @@ class SessionHistory:
         """
         from typing import cast
 
-        from turnlog.live import Live
+        from turnlog.model.live import Live
 
         with CREATING:
             if self._live is None:
@@ -98,7 +98,7 @@ class SessionHistory:
         """
         from typing import cast
 
-        from turnlog.history import History, PastDamage
+        from turnlog.history.history import History, PastDamage
 
         session = cast("Session", self)  # the one class that has these methods
         accepted = self.recovery is not None and self.recovery.accepts_damage

@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from turnlog._core import Event, Receipt
-    from turnlog.appender import Appender
-    from turnlog.artifacts import ArtifactStore
-    from turnlog.live import Live
+    from turnlog.artifacts.artifacts import ArtifactStore
+    from turnlog.log.appender import Appender
     from turnlog.memory import MemoryAppender, MemoryArtifacts
-    from turnlog.plans import Plan, Tasks
-    from turnlog.records import Grant
-    from turnlog.selectors import Subscription
+    from turnlog.model.live import Live
+    from turnlog.model.plans import Plan, Tasks
+    from turnlog.model.tools import ToolCall
+    from turnlog.model.turn import Turn
     from turnlog.session import Session
-    from turnlog.state import State
+    from turnlog.state.records import Grant
+    from turnlog.state.selectors import Subscription
+    from turnlog.state.state import State
     from turnlog.store import Store
-    from turnlog.tools import ToolCall
-    from turnlog.turn import Turn
 
     Part = TypeVar("Part")
 
@@ -59,7 +59,7 @@ class SessionModel(SessionHistory):
         if live is None:
             from typing import cast
 
-            from turnlog.live import Live
+            from turnlog.model.live import Live
 
             with CREATING:
                 if self._live is None:
@@ -257,7 +257,7 @@ class SessionModel(SessionHistory):
         >>> turn.outcome, turn.settings["effort"], session.state.effort
         ('completed', 'high', '')
         """
-        from turnlog.turn import begin
+        from turnlog.model.turn import begin
 
         return begin(
             self.live(),
@@ -280,7 +280,7 @@ class SessionModel(SessionHistory):
         >>> session.call("t1", "c1").state
         'proposed'
         """
-        from turnlog.tools import find_call
+        from turnlog.model.tools import find_call
 
         found = find_call(self.live(), turn, call_id)
         if found is None:
@@ -296,7 +296,7 @@ class SessionModel(SessionHistory):
         >>> session.state.grants[grant.id].pattern
         'git *'
         """
-        from turnlog.plans import grant
+        from turnlog.model.plans import grant
 
         return grant(self.live(), tool, pattern, by=by, name=id)
 
@@ -321,7 +321,7 @@ class SessionModel(SessionHistory):
         >>> session.state.plan.version, session.state.plan.state
         (1, 'approved')
         """
-        from turnlog.plans import propose
+        from turnlog.model.plans import propose
 
         return propose(self.live(), content, name=id, by=by)
 
@@ -335,6 +335,6 @@ class SessionModel(SessionHistory):
         >>> [task.title for task in session.tasks.ready]
         ['fix it']
         """
-        from turnlog.plans import Tasks
+        from turnlog.model.plans import Tasks
 
         return Tasks(self.live())

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from turnlog._core import Receipt
     from turnlog.children import Children
-    from turnlog.feed import FeedEvent
-    from turnlog.live import Live
-    from turnlog.log import Log
+    from turnlog.feed.feed import FeedEvent
+    from turnlog.feed.subscribers import Subscriber
+    from turnlog.log.log import Log
+    from turnlog.log.tail import Tail
     from turnlog.memory import MemoryAppender
-    from turnlog.subscribers import Subscriber
-    from turnlog.tail import Tail
+    from turnlog.model.live import Live
 
 _CHANGING = threading.Lock()  # held while a session's subscribers change, or its children are made
 
@@ -66,7 +66,7 @@ class SessionWatching:
         ...     [event.payload["text"] for event in session.follow(after=cursor, timeout_ms=0)]
         ['there']
         """
-        from turnlog.feed import waiting
+        from turnlog.feed.feed import waiting
 
         return waiting(self.steps(after=after, types=types, timeout_ms=timeout_ms, on_caught_up=on_caught_up))
 
@@ -85,9 +85,9 @@ class SessionWatching:
         >>> next(steps).type, next(steps)
         ('session.created', None)
         """
-        from turnlog.cursors import ordinal_after
-        from turnlog.feed import follow
-        from turnlog.log import types_wanted
+        from turnlog.feed.cursors import ordinal_after
+        from turnlog.feed.feed import follow
+        from turnlog.log.log import types_wanted
 
         wanted = types_wanted(types)
         return follow(
@@ -130,7 +130,7 @@ class SessionWatching:
         >>> [event.type for event in Store.ephemeral().create().place(0).look()]
         ['session.created']
         """
-        from turnlog.tail import Tail
+        from turnlog.log.tail import Tail
 
         return Tail(self.log(), after) if self._memory is None else self._memory.tail(after)
 
@@ -158,8 +158,8 @@ class SessionWatching:
         ...     [(event.type, event.ordinal) for event in subscriber.read()]
         [('progress.updated', 0), ('message.user', 2)]
         """
-        from turnlog.cursors import ordinal_after
-        from turnlog.subscribers import Subscriber
+        from turnlog.feed.cursors import ordinal_after
+        from turnlog.feed.subscribers import Subscriber
 
         begin = self.newest() if after is None else ordinal_after(after, self.id)
         subscriber = Subscriber(callback, types=types, capacity=capacity, detach=self.detach)
@@ -205,7 +205,7 @@ class SessionWatching:
 
     def _show(self, type: str, payload: object, receipt: Receipt) -> None:
         """Hand an ephemeral event to the subscribers."""
-        from turnlog.subscribers import EphemeralEvent
+        from turnlog.feed.subscribers import EphemeralEvent
 
         after = self.live().current().ordinal
         event = EphemeralEvent(self.id, type, _core.canonical(payload), receipt, after)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
     from typing import Any, Self
 
-    from turnlog.live import Live
+    from turnlog.model.live import Live
     from turnlog.session import Session
     from turnlog.store import Store
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from _thread import RLock
 
-from turnlog import _core, disk, folders, identity, lookup, names
+from turnlog import _core, disk, identity, lookup, names
 from turnlog.errors import (
     Closed,
     Conflict,
@@ -20,7 +20,8 @@ from turnlog.errors import (
     WrongProcess,
 )
 from turnlog.ids import format_id, new_id, parse_id
-from turnlog.index import Index
+from turnlog.index.index import Index
+from turnlog.log import folders
 from turnlog.projector import Projector
 from turnlog.store_forks import StoreForks
 from turnlog.store_model import OFFLOAD_BYTES, StoreModel, first_payload, make_ephemeral
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Self
 
-    from turnlog.appender import Appender
     from turnlog.errors import TurnlogError
+    from turnlog.log.appender import Appender
     from turnlog.session import Session
 
 
@@ -210,7 +211,7 @@ class Store(StoreModel, StoreForks, StoreWatching):
     def _appender(self, session_id: str, *, new: bool) -> Appender:
         self._check_open()
         self.check_writable(session_id)
-        from turnlog.appender import Appender  # same as above
+        from turnlog.log.appender import Appender  # same as above
 
         with self._guard:
             if self._ends:

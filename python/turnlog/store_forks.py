@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from turnlog.index import Index
-    from turnlog.lineage import Origin
+    from turnlog.index.index import Index
+    from turnlog.log.lineage import Origin
     from turnlog.session import Session
 
 

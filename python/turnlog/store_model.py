@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from turnlog.artifacts import ArtifactStore
+    from turnlog.artifacts.artifacts import ArtifactStore
     from turnlog.memory_store import MemoryStore
-    from turnlog.recovered import Recovery
+    from turnlog.resume.recovered import Recovery
     from turnlog.session import Session
     from turnlog.store import Store
 
@@ -42,7 +42,7 @@ class StoreModel:
         """
         found = self._artifacts
         if found is None:
-            from turnlog.artifacts import ArtifactStore
+            from turnlog.artifacts.artifacts import ArtifactStore
 
             found = self._artifacts = ArtifactStore(self.path)
         return found
@@ -73,7 +73,7 @@ class StoreModel:
         """
         from typing import cast
 
-        from turnlog.resume import resume
+        from turnlog.resume.resume import resume
 
         itself = cast("Store", self)  # the one class that has these methods
         return resume(itself, id, verifier=verifier, hooks=hooks, accept_damage=accept_damage)

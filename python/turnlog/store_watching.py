@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from turnlog.errors import TurnlogError
+    from turnlog.feed.store_feed import StoreEvent
+    from turnlog.feed.subscribers import Subscriber
     from turnlog.session import Session
     from turnlog.shutdown import SignalClose
-    from turnlog.store_feed import StoreEvent
-    from turnlog.subscribers import Subscriber
 
 _CHANGING = allocate_lock()  # held while a store's subscribers change
 
@@ -63,7 +63,7 @@ class StoreWatching:
         ...     [event.session == second.id for event in store.follow(after=cursor, timeout_ms=0)]
         [True]
         """
-        from turnlog.feed import waiting
+        from turnlog.feed.feed import waiting
 
         steps = self.steps(
             after=after, types=types, timeout_ms=timeout_ms, on_caught_up=on_caught_up, on_failure=on_failure
@@ -87,9 +87,9 @@ class StoreWatching:
         """
         from typing import cast
 
-        from turnlog.cursors import parse_store_cursor
-        from turnlog.log import types_wanted
-        from turnlog.store_feed import StoreFeed, follow_store
+        from turnlog.feed.cursors import parse_store_cursor
+        from turnlog.feed.store_feed import StoreFeed, follow_store
+        from turnlog.log.log import types_wanted
 
         wanted = types_wanted(types)
         positions = {} if after is None else parse_store_cursor(after)
@@ -114,7 +114,7 @@ class StoreWatching:
         ...     [event.type for event in store.follow(after=cursor, timeout_ms=0)]
         ['note.written']
         """
-        from turnlog.cursors import store_cursor
+        from turnlog.feed.cursors import store_cursor
 
         positions = {}
         for session_id in {*self.session_ids(), *(session.id for session in self.open_sessions())}:
@@ -141,7 +141,7 @@ class StoreWatching:
         ...     [(event.session == session.id, event.type) for event in subscriber.read()]
         [(True, 'session.created')]
         """
-        from turnlog.subscribers import Subscriber
+        from turnlog.feed.subscribers import Subscriber
 
         subscriber = Subscriber(callback, types=types, capacity=capacity, detach=self._detach, single=False)
         with _CHANGING:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, cast
 
 from turnlog import Store, names
 from turnlog._core import HEADER_BYTES, SegmentReader
-from turnlog.index import Index
-from turnlog.segments import list_segments
+from turnlog.index.index import Index
+from turnlog.log.segments import list_segments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from turnlog.recovery import Witness
+    from turnlog.log.recovery import Witness
 
     Lost = set[int]
     Injury = Callable[["Victim"], Lost]

@@ -15,9 +15,9 @@ from tests.faults import damage
 from turnlog import Store, names
 from turnlog._core import HEADER_BYTES
 from turnlog.errors import Damaged, NewerFormat, ReadOnly
-from turnlog.recovery import ROUTINE
-from turnlog.repair import plan_session, plan_store
-from turnlog.verify import check_session, check_store
+from turnlog.log.recovery import ROUTINE
+from turnlog.repair.repair import plan_session, plan_store
+from turnlog.verify.verify import check_session, check_store
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from turnlog import Store
-from turnlog.verify import check_session
+from turnlog.verify.verify import check_session
 
 if TYPE_CHECKING:
     from pathlib import Path

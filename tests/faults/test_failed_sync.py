@@ -128,7 +128,7 @@ def test_control_a_writer_that_retries_a_failed_sync_is_caught(tmp_path: Path) -
 REOPENED = """
 os.environ["TURNLOG_CORE"] = core.IMPLEMENTATION
 from turnlog import Store
-from turnlog.verify import check_session
+from turnlog.verify.verify import check_session
 with Store.open(folder / "store") as store:
     session = store.create()
     kept = [session.append("note.written", {"n": n}).ordinal for n in range(3)]

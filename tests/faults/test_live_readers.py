@@ -11,8 +11,8 @@ import pytest
 
 from turnlog import Store, _core
 from turnlog.errors import Damaged
-from turnlog.segments import list_segments
-from turnlog.verify import check_session
+from turnlog.log.segments import list_segments
+from turnlog.verify.verify import check_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

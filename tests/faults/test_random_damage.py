@@ -15,9 +15,9 @@ import pytest
 
 from tests.faults import damage
 from turnlog import Store, names
-from turnlog.compact import compact_session
-from turnlog.repair import plan_session
-from turnlog.verify import check_session
+from turnlog.compact.compact import compact_session
+from turnlog.repair.repair import plan_session
+from turnlog.verify.verify import check_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable

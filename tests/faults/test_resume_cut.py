@@ -13,8 +13,8 @@ import pytest
 
 from tests.turns import STANDINGS, TURN
 from turnlog import Store, names
-from turnlog.history import SHAPES
-from turnlog.history_check import problems
+from turnlog.history.check import problems
+from turnlog.history.history import SHAPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,7 +105,7 @@ def test_a_tail_of_zeros_behind_the_cut_changes_nothing(cuts: Cuts) -> None:
 
 
 def test_a_resume_that_repairs_nothing_is_caught(cuts: Cuts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnlog.dangling.repairs", lambda *_given: [])
+    monkeypatch.setattr("turnlog.resume.dangling.repairs", lambda *_given: [])
     with pytest.raises(AssertionError):
         check(cuts, cuts.ends[7])
 
@@ -113,7 +113,7 @@ def test_a_resume_that_repairs_nothing_is_caught(cuts: Cuts, monkeypatch: pytest
 def test_a_resume_that_takes_a_started_call_for_a_new_one_is_caught(
     cuts: Cuts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turnlog.dangling.standing", lambda *_given: "not_started")
+    monkeypatch.setattr("turnlog.resume.dangling.standing", lambda *_given: "not_started")
     with pytest.raises(AssertionError):
         check(cuts, cuts.ends[7])
 

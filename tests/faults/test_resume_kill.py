@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from turnlog import Store
-from turnlog.history import SHAPES
-from turnlog.history_check import problems
+from turnlog.history.check import problems
+from turnlog.history.history import SHAPES
 
 ROOT = Path(__file__).resolve().parents[2]
 CHILD = """

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from turnlog import Store, appender, disk, segments
+from turnlog import Store, disk
 from turnlog.errors import StorageError, SyncFailed, TurnlogError
-from turnlog.verify import check_session
+from turnlog.log import appender, segments
+from turnlog.verify.verify import check_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from turnlog import Store
-from turnlog.lock import is_locked
+from turnlog.log.lock import is_locked
+from turnlog.log.segments import list_segments
+from turnlog.log.survey import examine
 from turnlog.names import session_dir
-from turnlog.segments import list_segments
-from turnlog.survey import examine
-from turnlog.verify import check_session
+from turnlog.verify.verify import check_session
 
 if TYPE_CHECKING:
     from pathlib import Path

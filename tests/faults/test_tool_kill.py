@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from turnlog import OutcomeUnknown, Resolution, Session, Store, ToolCall
-from turnlog.verify import check_session
+from turnlog.verify.verify import check_session
 
 if TYPE_CHECKING:
     from pathlib import Path

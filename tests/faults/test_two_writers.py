@@ -13,7 +13,7 @@ import pytest
 
 from turnlog import Store
 from turnlog.errors import Locked, WrongProcess
-from turnlog.verify import check_store
+from turnlog.verify.verify import check_store
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from turnlog import _core, names
-from turnlog.appender import Appender
-from turnlog.index import Index
+from turnlog.index.index import Index
+from turnlog.log.appender import Appender
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from turnlog.errors import Closed, IndexUnavailable
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from turnlog.index import Index
+    from turnlog.index.index import Index
 
 A, B, C = session_id(1), session_id(2), session_id(3, shard=0x01)
 
@@ -198,21 +198,21 @@ def test_two_indexes_catching_up_in_turn_agree(logs: Logs) -> None:
 
 
 def test_a_row_that_another_process_moved_is_left_alone(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
-    from turnlog import index_catch_up
+    from turnlog.index import catch_up
 
     first, second = logs.index(), logs.index()
     logs.create(A)
     first.catch_up(logs.heads())
-    real = index_catch_up.write
+    real = catch_up.write
 
     def write_late(connection: apsw.Connection, batch: Any) -> set[str]:
-        monkeypatch.setattr(index_catch_up, "write", real)
+        monkeypatch.setattr(catch_up, "write", real)
         logs.append(A, "message.user", {"content": "newer"})
         second.catch_up(logs.heads())
         return real(connection, batch)
 
     logs.append(A, "message.user", {"content": "new"})
-    monkeypatch.setattr(index_catch_up, "write", write_late)
+    monkeypatch.setattr(catch_up, "write", write_late)
     first.catch_up(logs.heads())
     row = first.get(A)
     assert row is not None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from turnlog._core import Event
-    from turnlog.log import Log, Window
+    from turnlog.log.log import Log, Window
 
 
 @verb(
@@ -57,7 +57,7 @@ def command(
     ID:FROM..TO names a range of ordinals, both ends included. `--type source.line --raw` gives an imported file back,
     byte for byte. Times are UTC; an imported event shows the time that its source gave it.
     """
-    from turnlog.log import Window
+    from turnlog.log.log import Window
 
     wanted = parse_reference(reference)
     if raw and call.json:

@@ -16,7 +16,7 @@ from turnlog.cli.place import session_of
 from turnlog.cli.progress import Progress
 from turnlog.cli.terminal import count, escape, size
 from turnlog.errors import TurnlogError
-from turnlog.lock import is_locked
+from turnlog.log.lock import is_locked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def command(call: Invocation, *, session_ids: tuple[str, ...]) -> int:
     Nothing is lost: `zstd -d` gives a segment back, and every event keeps its place. What a writer is at work on, and
     what is damaged, is left alone and listed.
     """
-    from turnlog.compact import compact_session
+    from turnlog.compact.compact import compact_session
 
     totals = dict.fromkeys(("sessions", *_SUMS, "skipped", "refused"), 0)
     codes: set[int] = set()

@@ -45,7 +45,7 @@ def command(call: Invocation, session_id: str | None) -> int:
     }
     lines = [place.path]
     if session_id is not None:
-        from turnlog.segments import list_segments
+        from turnlog.log.segments import list_segments
 
         with call.open() as store:
             found = store.resolve(session_of(session_id))

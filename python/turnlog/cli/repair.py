@@ -18,7 +18,7 @@ from turnlog.cli.progress import Progress
 from turnlog.cli.terminal import count, escape
 from turnlog.cli.verify import FINDING, show_finding, witness_of
 from turnlog.errors import IndexUnavailable, TurnlogError
-from turnlog.lock import is_locked
+from turnlog.log.lock import is_locked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from turnlog.cli.output import Output
-    from turnlog.mending import Action
-    from turnlog.repair import Plan
+    from turnlog.repair.mending import Action
+    from turnlog.repair.repair import Plan
     from turnlog.store import Store
 
 OBJECTS: dict[str, dict[str, Any]] = {
@@ -93,7 +93,7 @@ class Repair:
 
     def store_itself(self) -> None:
         """Plan and perhaps repair `store.json`."""
-        from turnlog.repair import plan_store
+        from turnlog.repair.repair import plan_store
 
         plan = plan_store(self._store.path)
         if plan.actions:
@@ -104,7 +104,7 @@ class Repair:
 
     def session(self, session_id: str) -> None:
         """Plan and perhaps repair one session; what keeps it from being repaired is told, and the next one follows."""
-        from turnlog.repair import plan_session
+        from turnlog.repair.repair import plan_session
 
         self._sessions += 1
         try:

@@ -18,7 +18,7 @@ from turnlog.cli.output import is_terminal
 from turnlog.cli.place import session_of
 from turnlog.cli.terminal import age, count, cut, escape
 from turnlog.errors import Locked
-from turnlog.lock import is_locked
+from turnlog.log.lock import is_locked
 from turnlog.names import session_dir
 
 TYPE_CHECKING = False
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from turnlog.cli.output import Output
-    from turnlog.recovered import DanglingCall, Recovery
+    from turnlog.resume.recovered import DanglingCall, Recovery
     from turnlog.session import Session
-    from turnlog.state import State
+    from turnlog.state.state import State
 
 _SUMMARY_COLUMNS = 400
 _CALL: dict[str, Any] = {
@@ -65,7 +65,7 @@ def command(call: Invocation, *, reference: str, yes: bool, accept_damage: bool)
     """Show what a session's dead process left open, ask, then repair it: the turn it ran becomes interrupted, and each
     tool call is finished, not started (it may be run) or unknown (ask whoever it concerns). Repeating changes nothing.
     """
-    from turnlog.resume import preview
+    from turnlog.resume.resume import preview
 
     with call.open() as store:
         session, recovery, state = preview(store, session_of(reference))
@@ -133,7 +133,7 @@ def _summary(session: Session, state: State, recovery: Recovery) -> str:
     """Return what it was about: the last summary of its history, else what was asked last."""
     at = state.context.compacted_ordinal
     if at:
-        from turnlog.content import parts_of, text_of
+        from turnlog.history.content import parts_of, text_of
 
         for event in session.events(after=at - 1, before=at + 1, on_damage="skip"):
             text = text_of(parts_of(session.payload(event).get("summary")))

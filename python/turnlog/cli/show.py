@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from turnlog._core import Event
-    from turnlog.log import Log
+    from turnlog.log.log import Log
     from turnlog.session import Session
     from turnlog.store import Store
 
@@ -86,7 +86,7 @@ def _show_session(out: Output, store: Store, session: Session, turns: int, losse
 
 
 def _count_types(log: Log) -> dict[str, int]:
-    from turnlog.log import Window
+    from turnlog.log.log import Window
 
     types: dict[str, int] = {}
     for batch in log.batches(Window(on_damage="skip")):
@@ -97,7 +97,7 @@ def _count_types(log: Log) -> dict[str, int]:
 
 def _recent(log: Log, turns: int) -> list[Event]:
     """Return the events of the last turns, oldest first, without verbatim lines; the last few where there are none."""
-    from turnlog.log import Window
+    from turnlog.log.log import Window
 
     found: list[Event] = []
     started = 0

@@ -188,8 +188,8 @@ def _files(folder: str, top: str) -> Iterator[tuple[str, str, int]]:
 
 
 def _session(out: Output, store: Store, session: Session) -> Losses:
-    from turnlog.log import Window
-    from turnlog.segments import list_segments
+    from turnlog.log.log import Window
+    from turnlog.log.segments import list_segments
 
     log = session.log()
     types: dict[str, list[int]] = {}

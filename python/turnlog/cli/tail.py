@@ -42,7 +42,7 @@ def command(
     call: Invocation, *, session_id: str, limit: int, follow: bool, types: tuple[str, ...], idle_ms: int | None
 ) -> int:
     """Print the last events of a session (default: the latest one). Writes nothing."""
-    from turnlog.log import Window
+    from turnlog.log.log import Window
 
     out = call.out
     with call.open() as store:

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from turnlog.cli.output import Output
-    from turnlog.recovery import Witness
+    from turnlog.log.recovery import Witness
     from turnlog.store import Store
-    from turnlog.verify import SessionCheck
+    from turnlog.verify.verify import SessionCheck
 
 _NO_HEAD = (0, "")
 _EXIT_CODES = {"UNSUPPORTED": exits.NEWER, "IO_ERROR": exits.IO}
@@ -78,7 +78,7 @@ def command(call: Invocation, *, session_ids: tuple[str, ...], full: bool, expec
         if progress.active:
             progress.expect(_bytes(store, session_ids))
         if session_ids:
-            from turnlog.verify import check_session
+            from turnlog.verify.verify import check_session
 
             for session_id in [store.resolve(session_of(text)) for text in session_ids]:
                 witness = witness_of(store, session_id)
@@ -87,7 +87,7 @@ def command(call: Invocation, *, session_ids: tuple[str, ...], full: bool, expec
                 )
                 report.session(check)
         else:
-            from turnlog.verify import check_store
+            from turnlog.verify.verify import check_store
 
             whole = check_store(
                 store.path,
@@ -191,7 +191,7 @@ def witness_of(store: Store, session_id: str) -> Witness | None:
 def _bytes(store: Store, session_ids: Sequence[str]) -> int:
     """Return the size of the segment files that will be read."""
     from turnlog import names
-    from turnlog.segments import list_segments
+    from turnlog.log.segments import list_segments
 
     wanted = [store.resolve(session_of(text)) for text in session_ids] or store.session_ids()
     files = [file for session_id in wanted for file in list_segments(names.session_dir(store.path, session_id))]

@@ -1,0 +1,1 @@
+"""Finished segments as independent zstd blocks: the same logical bytes, proved before the raw ones go."""

@@ -1,0 +1,1 @@
+"""Following events: one session or a store, in this process or another one, stored or ephemeral."""

@@ -1,0 +1,349 @@
+"""Subscribers inside the writing process: they hear of stored events and of ephemeral ones, each at their own pace.
+
+Owns: the queue of ephemeral events, the wake-up, the thread of a callback. Invariants: the writer never waits for a
+subscriber; stored events are read from the log, so none comes before it has its durability and none is missed; of
+ephemeral ones only so many are kept, and one notice says how many were dropped; what one subscriber does, raises or
+does not read touches neither the log nor the others. Must not know: sessions, stores, what events mean.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from turnlog.decoding import decode
+from turnlog.errors import InvalidInput
+from turnlog.feed.feed import FeedEvent
+from turnlog.ids import format_id
+from turnlog.log.log import types_wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import TracebackType
+    from typing import Self
+
+    from turnlog._core import Event, Receipt
+    from turnlog.log.tail import Tail
+
+LAGGED = "feed.lagged"
+FAILURES_MAX = 16
+_GATHER_S = 0.001  # after a wake-up: what comes meanwhile is read in one go, and the writer is interrupted less
+_LOOKS_AGAIN_S = 0.5  # also without a wake-up, for a session that another process writes
+
+
+class EphemeralEvent:
+    """An event that is not in the log: `ordinal` 0, no `cursor`, and the other attributes of a stored one.
+
+    `after` is the ordinal of the newest event in the session's state when it was shown.
+
+    >>> from turnlog import Store
+    >>> session = Store.ephemeral().create()
+    >>> with session.subscribe() as subscriber:
+    ...     _ = session.append("progress.updated", {"done": 1}, durability="ephemeral")
+    ...     event = subscriber.read()[0]
+    >>> event.type, event.payload, event.ordinal, event.cursor, event.after
+    ('progress.updated', {'done': 1}, 0, None, 1)
+    """
+
+    __slots__ = ("after", "event_id", "raw", "session", "time_us", "type")
+
+    ordinal = 0
+    durable = False
+    is_raw = False
+    cursor: str | None = None
+
+    def __init__(self, session: str, type: str, raw: bytes, receipt: Receipt | None, after: int) -> None:
+        """Keep the canonical bytes, so that later changes of the object that was appended do not show."""
+        self.session = session
+        self.type = type
+        self.raw = raw
+        self.event_id = bytes(16) if receipt is None else receipt.event_id
+        self.time_us = 0 if receipt is None else receipt.time_us
+        self.after = after
+
+    @property
+    def id(self) -> str:
+        """The event's id in UUID text form."""
+        return format_id(self.event_id)
+
+    @property
+    def payload(self) -> Any:
+        """The decoded payload."""
+        return decode(self.raw)
+
+    def __repr__(self) -> str:
+        """Name the session and the event in one line."""
+        return f"<EphemeralEvent {self.session} {self.type}>"
+
+
+class Subscriber:
+    """One subscriber; made by `Session.subscribe` and `Store.subscribe`. Reading is for one thread at a time.
+
+    `failures` keeps the latest exceptions of the callback, `missed` counts the ephemeral events it never saw.
+
+    >>> from turnlog import Store
+    >>> session = Store.ephemeral().create()
+    >>> with session.subscribe(capacity=2) as subscriber:
+    ...     for done in range(5):
+    ...         _ = session.append("progress.updated", {"done": done}, durability="ephemeral")
+    ...     [event.payload for event in subscriber.read()]
+    [{'missed': 3}, {'done': 3}, {'done': 4}]
+    """
+
+    def __init__(
+        self,
+        callback: Callable[[Any], object] | None,
+        *,
+        types: Iterable[str] | None,
+        capacity: int,
+        detach: Callable[[Subscriber], object],
+        single: bool = True,
+    ) -> None:
+        """Start the thread if there is a callback. A `single` one ends with the session that it follows.
+
+        Raises InvalidInput for a capacity below 1.
+        """
+        if capacity < 1:
+            raise InvalidInput(f"the capacity of a subscriber is at least 1, not {capacity}")
+        self.callback = callback
+        self.failures: list[BaseException] = []
+        self.missed = 0
+        self.closed = False
+        self._types = types_wanted(types)
+        self._detach = detach
+        self._single = single
+        self._reading = threading.Lock()  # held while places are read, so that nobody closes them meanwhile
+        self._capacity = capacity
+        self._changed = threading.Condition()
+        self._places: dict[str, Tail] = {}
+        self._positions: dict[str, int] = {}
+        self._dirty: set[str] = set()
+        self._shown: deque[EphemeralEvent] = deque()
+        self._untold = 0  # dropped since the last notice
+        self._ended: set[str] = set()
+        self._ending = False
+        self._thread: threading.Thread | None = None
+        if callback is not None:
+            self._thread = threading.Thread(target=self._run, name="turnlog-subscriber", daemon=True)
+            self._thread.start()
+
+    # -- for the writer --------------------------------------------------------------------------------------------
+
+    def add(self, session: str, place: Tail, after: int) -> None:
+        """Follow a session from a place on, unless it is followed already.
+
+        >>> from turnlog import Store
+        >>> session = Store.ephemeral().create()
+        >>> subscriber = session.subscribe()
+        >>> subscriber.add(session.id, session.place(0), 0)
+        """
+        with self._changed:
+            self._ended.discard(session)
+            if session not in self._places:
+                self._places[session] = place
+                self._positions[session] = after
+                self._dirty.add(session)
+                self._changed.notify_all()
+
+    def wake(self, session: str) -> None:
+        """Note that a session's log has grown; costs next to nothing until the subscriber has looked.
+
+        >>> from turnlog import Store
+        >>> session = Store.ephemeral().create()
+        >>> subscriber = session.subscribe()
+        >>> subscriber.wake(session.id)
+        """
+        if session not in self._dirty:
+            with self._changed:
+                self._dirty.add(session)
+                self._changed.notify_all()
+
+    def show(self, event: EphemeralEvent) -> None:
+        """Queue an ephemeral event; where the queue is full, its oldest is dropped.
+
+        >>> from turnlog import Store
+        >>> session = Store.ephemeral().create()
+        >>> subscriber = session.subscribe()
+        >>> subscriber.show(EphemeralEvent(session.id, "acme.tick", b"{}", None, 1))
+        >>> [event.type for event in subscriber.read()]
+        ['acme.tick']
+        """
+        if self._types is not None and event.type not in self._types:
+            return
+        with self._changed:
+            if len(self._shown) >= self._capacity:
+                self._shown.popleft()
+                self._untold += 1
+                self.missed += 1
+            self._shown.append(event)
+            self._changed.notify_all()
+
+    def end(self, session: str | None = None) -> None:
+        """Note that nothing comes any more: from one session, or (None) at all.
+
+        >>> from turnlog import Store
+        >>> session = Store.ephemeral().create()
+        >>> subscriber = session.subscribe()
+        >>> subscriber.end()
+        >>> subscriber.read(), subscriber.closed
+        ([], True)
+        """
+        with self._changed:
+            if session is None:
+                self._ending = True
+            else:
+                self._ended.add(session)
+                self._dirty.add(session)
+            self._changed.notify_all()
+
+    # -- for the reader --------------------------------------------------------------------------------------------
+
+    def read(self, timeout_ms: int | None = 0) -> list[FeedEvent | EphemeralEvent]:
+        """Return what came, in order; wait up to `timeout_ms` (None: without limit) when there is nothing.
+
+        An empty list means that nothing came in time or, once `closed` is set, that nothing will. Raises Damaged,
+        StorageError.
+
+        >>> from turnlog import Store
+        >>> session = Store.ephemeral().create()
+        >>> [event.type for event in session.subscribe(after=0).read()]
+        ['session.created']
+        """
+        import time
+
+        deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
+        while not self.closed:
+            over, waited = self._ending, False
+            with self._reading:
+                found = self._look()
+            if found:
+                return found
+            if over and not self._dirty:
+                self.close()
+            with self._changed:
+                left = _LOOKS_AGAIN_S if deadline is None else deadline - time.monotonic()
+                if self.closed or left <= 0:
+                    break
+                if not self._dirty and not self._shown and self._ending == over:
+                    self._changed.wait(min(left, _LOOKS_AGAIN_S))
+                    if not self._dirty and not self._shown:
+                        self._dirty.update(self._places)
+                    waited = True
+            if waited:
+                time.sleep(_GATHER_S)
+        return []
+
+    def __iter__(self) -> Iterator[FeedEvent | EphemeralEvent]:
+        """Yield what comes until the subscriber is closed, or what it follows."""
+        while not self.closed:
+            yield from self.read(None)
+
+    def _look(self) -> list[FeedEvent | EphemeralEvent]:
+        """Return a batch of each session that has grown, with the ephemeral events in their places."""
+        with self._changed:
+            dirty, self._dirty = self._dirty, set()
+            ended = set(self._ended)
+            dirty |= {event.session for event in self._shown} & self._places.keys()
+        found: dict[str, list[Event]] = {}
+        for session in dirty:
+            place = self._places.get(session)
+            events = [] if place is None else place.look()
+            if events:
+                found[session] = events
+                self._positions[session] = events[-1].ordinal
+            elif session in ended:
+                self._leave(session)
+        with self._changed:
+            self._dirty |= found.keys()  # a batch may have been cut short
+            ready, waiting = list[EphemeralEvent](), deque[EphemeralEvent]()
+            for event in self._shown:
+                behind = event.session in found and event.after > self._positions[event.session]
+                (waiting if behind else ready).append(event)
+            self._shown = waiting
+            missed, self._untold = self._untold, 0
+        return self._in_order(found, ready, missed)
+
+    def _in_order(
+        self, found: dict[str, list[Event]], shown: list[EphemeralEvent], missed: int
+    ) -> list[FeedEvent | EphemeralEvent]:
+        out: list[FeedEvent | EphemeralEvent] = []
+        if missed:
+            out.append(EphemeralEvent("", LAGGED, b'{"missed":%d}' % missed, None, 0))
+        for session, events in found.items():
+            own = deque(event for event in shown if event.session == session)
+            for event in events:
+                while own and own[0].after < event.ordinal:
+                    out.append(own.popleft())
+                if self._types is None or event.type in self._types:
+                    out.append(FeedEvent(event, session))
+            out.extend(own)
+        out.extend(event for event in shown if event.session not in found)
+        return out
+
+    def _leave(self, session: str) -> None:
+        place = self._places.pop(session, None)
+        if place is not None:
+            place.close()
+        self._ended.discard(session)
+        self._ending |= self._single
+
+    # -- the callback and the end ----------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self.closed:
+            try:
+                found = self.read(None)
+            except Exception as error:  # noqa: BLE001 - a thread has nobody to raise to
+                self._report(error)
+                self.close()
+                return
+            for event in found:
+                if not self.closed:
+                    self._call(event)
+
+    def _call(self, event: FeedEvent | EphemeralEvent) -> None:
+        try:
+            if self.callback is not None:
+                self.callback(event)
+        except Exception as error:  # noqa: BLE001 - a subscriber's failure is reported, and is not the writer's
+            self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        import logging
+
+        self.failures = [*self.failures, error][-FAILURES_MAX:]
+        logging.getLogger("turnlog").error("a subscriber failed: %r", self, exc_info=error)
+
+    def close(self) -> None:
+        """Hear nothing more; idempotent, also from inside the callback.
+
+        >>> from turnlog import Store
+        >>> subscriber = Store.ephemeral().create().subscribe()
+        >>> subscriber.close()
+        >>> subscriber.closed
+        True
+        """
+        if self.closed:
+            return
+        self._detach(self)
+        with self._changed:
+            self.closed = True
+            self._changed.notify_all()
+        with self._reading:
+            for place in self._places.values():
+                place.close()
+
+    def __enter__(self) -> Self:
+        """Return the subscriber."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Hear nothing more."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Name the callback."""
+        return f"<Subscriber {getattr(self.callback, '__qualname__', self.callback)}>"

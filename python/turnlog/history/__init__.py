@@ -1,0 +1,1 @@
+"""A session's events as the history a model provider accepts: every call paired with exactly one result. Pure."""

@@ -1,0 +1,129 @@
+"""A few named fields out of a payload, without building the rest of it.
+
+Owns: which fields each family of events offers to the list, and their decoding. Invariants: never raises for the shape
+of a payload; what the typed decoders refuse (fields of other types, lone surrogates) is decoded the slow way. Must not
+know: what the fields mean. Apart from `projection`, because msgspec costs more start-up time than everything else here
+and is needed only where a log is read.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from turnlog.index.projection import Event
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Tokens of one model call; a missing or odd number counts as 0."""
+
+    input: Count = 0
+    output: Count = 0
+    cache_read: Count = 0
+    cache_write: Count = 0
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What a step event says about the model call."""
+
+    usage: Usage = Usage()
+    model: str = ""
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What the session events may set; nothing is promised about the types."""
+
+    title: Any = None
+    cwd: Any = None
+    model: Any = None
+    tags: Any = None
+    tags_removed: Any = None
+    parent: Any = None
+
+
+class Message(msgspec.Struct, frozen=True):
+    """The part of a message that can become a title."""
+
+    content: Any = None
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """When the imported history happened, as opposed to when it was imported."""
+
+    first_time: datetime | None = None
+    last_time: datetime | None = None
+
+
+_STEP = msgspec.json.Decoder(Step)
+_SETTINGS = msgspec.json.Decoder(Settings)
+_MESSAGE = msgspec.json.Decoder(Message)
+_IMPORTED = msgspec.json.Decoder(Imported)
+
+
+def read_step(event: Event) -> Step:
+    """Return usage and model. Raises Damaged or StorageError when the payload's bytes cannot be read."""
+    try:
+        return _STEP.decode(event.raw)
+    except msgspec.DecodeError:
+        given = _any_object(event)
+    usage, model = given.get("usage"), given.get("model")
+    counts = usage if isinstance(usage, dict) else {}
+    return Step(
+        Usage(*(_count(counts.get(name)) for name in Usage.__struct_fields__)), model if isinstance(model, str) else ""
+    )
+
+
+def read_settings(event: Event) -> Settings:
+    """Return the settings, None for each one that is absent. Raises as `read_step`."""
+    try:
+        return _SETTINGS.decode(event.raw)
+    except msgspec.DecodeError:
+        return Settings(**_known(_any_object(event), Settings.__struct_fields__))
+
+
+def read_message(event: Event) -> Message:
+    """Return the content, None when absent. Raises as `read_step`."""
+    try:
+        return _MESSAGE.decode(event.raw)
+    except msgspec.DecodeError:
+        return Message(**_known(_any_object(event), Message.__struct_fields__))
+
+
+def read_times(event: Event) -> tuple[int, int]:
+    """Return the first and last time of an imported history in microseconds, 0 when absent or odd.
+
+    Raises as `read_step`.
+    """
+    try:
+        given = _IMPORTED.decode(event.raw)
+    except msgspec.DecodeError:
+        return 0, 0
+    return _micros(given.first_time), _micros(given.last_time)
+
+
+def _any_object(event: Event) -> Mapping[str, Any]:
+    """Return the payload decoded as a whole if it is an object, else an empty one."""
+    payload = None if event.is_raw else event.payload
+    return payload if isinstance(payload, dict) else {}
+
+
+def _known(given: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: given[name] for name in names if name in given}
+
+
+def _micros(time: datetime | None) -> int:
+    if time is None or time.tzinfo is None:
+        return 0
+    return max(0, (time - _EPOCH) // timedelta(microseconds=1))
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

@@ -1,0 +1,1 @@
+"""What an application works with: turns, steps, tool calls, plans and tasks, each an append and a look at the state."""

@@ -1,0 +1,142 @@
+"""How a tool's function is called: its arguments, what an exception of it means, appends that do not block a loop.
+
+Owns: signatures and awaiting. Invariants: what is known to be a wrong call is found before the call is started; a
+cancelled await waits for the write it was waiting for. Must not know: events, beyond the type that fits an exception.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from turnlog.errors import InvalidTransition
+from turnlog.model.calls import describe
+from turnlog.state.transitions import EXTERNAL
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+    from collections.abc import Callable
+
+    from turnlog.model.call_view import CallView
+
+Value = TypeVar("Value")
+_SIGNATURES: WeakKeyDictionary[Callable[..., Any], inspect.Signature] = WeakKeyDictionary()
+KEY_PARAMETER = "idempotency_key"
+_POLL_S = 0.005
+_CANCELLED = frozenset({"CancelledError", "Cancelled"})  # of asyncio, concurrent.futures, trio
+
+
+def is_async(fn: Callable[..., Any]) -> bool:
+    """Tell whether calling `fn` gives a coroutine."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
+
+
+def arguments_for(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], call: CallView
+) -> tuple[tuple[Any, ...], dict[str, Any], TypeError | None]:
+    """Return the arguments to call `fn` with, and the error if they do not fit its signature."""
+    if not args and not kwargs:
+        given = call.arguments
+        if isinstance(given, dict):
+            kwargs = dict(given)
+        elif given is not None:
+            args = (given,)
+    signature = _signature(fn)
+    if signature is None:
+        return args, kwargs, None
+    wanted = signature.parameters.get(KEY_PARAMETER)
+    if wanted is not None and wanted.kind in {wanted.POSITIONAL_OR_KEYWORD, wanted.KEYWORD_ONLY}:
+        kwargs = {**kwargs, KEY_PARAMETER: call.idempotency_key}
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        return args, kwargs, error
+    return args, kwargs, None
+
+
+def _signature(fn: Callable[..., Any]) -> inspect.Signature | None:
+    """Return the signature, None for a built-in function that has none: calling it tells."""
+    is_plain = isinstance(fn, FunctionType)
+    known = _SIGNATURES.get(fn) if is_plain else None
+    if known is None:
+        try:
+            known = inspect.signature(fn)
+        except (TypeError, ValueError):
+            return None
+        if is_plain:
+            _SIGNATURES[fn] = known
+    return known
+
+
+def was_cancelled(error: BaseException) -> bool:
+    """Tell whether an exception means "stop" rather than "this went wrong"."""
+    return not isinstance(error, Exception) or error.__class__.__name__ in _CANCELLED
+
+
+def stopped_by(error: BaseException, effect: str) -> tuple[str, dict[str, Any]]:
+    """Return the type and the fields of the event that says how a tool ended which `error` left.
+
+    A tool that was interrupted did not say whether it had its effect: with an external one, that is unknown.
+    """
+    if not was_cancelled(error):
+        return "tool.failed", {"error": describe(error)}
+    kind = "tool.outcome_unknown" if effect == EXTERNAL else "tool.cancelled"
+    return kind, {"reason": f"interrupted by {error.__class__.__name__}"}
+
+
+def _loop() -> AbstractEventLoop | None:
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None:
+        return None
+    try:
+        loop: AbstractEventLoop = asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+    return loop
+
+
+async def pause(call_id: str) -> None:
+    """Let other tasks go on. Raises InvalidTransition in a loop that is not asyncio's."""
+    if _loop() is None:
+        raise InvalidTransition(f"tool call {call_id!r} is running already", "call_running")
+    from asyncio import sleep
+
+    await sleep(_POLL_S)
+
+
+async def aside(work: Callable[[], Value], undo: Callable[[], None] | None = None) -> Value:
+    """Return `work()`, done in a thread under asyncio, so that a sync does not stop the loop; elsewhere at once.
+
+    When the await is cancelled, the work is waited for, then undone by `undo`, before the cancellation goes on.
+    """
+    loop = _loop()
+    if loop is None:
+        return work()
+    import asyncio
+
+    future = loop.run_in_executor(None, work)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        await _settled(future)
+        failure = None if future.cancelled() else future.exception()  # asking for it marks it as seen
+        if undo is not None and failure is None:
+            await _settled(loop.run_in_executor(None, undo))
+        raise
+
+
+async def _settled(future: Any) -> None:
+    """Wait for a future, whatever else is cancelled meanwhile."""
+    import asyncio
+
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError:  # the first one goes on when the future is done
+            continue

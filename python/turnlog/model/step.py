@@ -1,0 +1,171 @@
+"""A step: one model call, what it was sent and what came back.
+
+Owns: the start with its context by reference, the response, the failure. Invariants: a step has one outcome; the
+context is given back exactly as it was sent; tokens are counted under the names input, output, cache_read, cache_write.
+Must not know: how a context is stored, what a message means to a provider.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from turnlog.errors import InvalidInput
+from turnlog.model.calls import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from types import TracebackType
+    from typing import Self
+
+    from turnlog.model.live import Live
+
+_USAGE_NAMES = {"cache_creation": "cache_write"}
+_LEFT = "the block was left without complete()"
+
+
+class Step:
+    """One model call; made by `Turn.step`.
+
+    As a `with` block it fails when an exception leaves the block, and when the block is left without `complete`.
+
+    >>> from turnlog import Store
+    >>> turn = Store.ephemeral().create().turn("hello")
+    >>> with turn.step(context=[{"role": "user", "content": "hello"}]) as step:
+    ...     step.complete({"role": "assistant", "content": "hi"}, usage={"input": 5, "output": 1})
+    >>> step.outcome
+    'completed'
+    """
+
+    def __init__(self, live: Live, turn: str, name: str, ordinal: int) -> None:
+        """Use `Turn.step`."""
+        self.id = name
+        self.turn_id = turn
+        self.ordinal = ordinal
+        self.outcome: str | None = None
+        self._live = live
+
+    def context(self) -> list[Any]:
+        """Return exactly what the model was sent. Raises Damaged, NotFound, StorageError.
+
+        >>> from turnlog import Store
+        >>> turn = Store.ephemeral().create().turn("hello")
+        >>> turn.step(context=["hello"]).context()
+        ['hello']
+        """
+        with self._live.order:
+            return self._live.contexts().decode(self.ordinal)
+
+    def complete(
+        self, response: Any = None, *, usage: Mapping[str, Any] | None = None, stop_reason: str | None = None
+    ) -> None:
+        """Note the model's response, as the provider gave it.
+
+        `usage` counts tokens: input, output, cache_read, cache_write (or cache_creation); other members are kept
+        beside them. Raises InvalidInput for a count that is none, InvalidTransition when the step has ended.
+
+        >>> from turnlog import Store
+        >>> session = Store.ephemeral().create()
+        >>> step = session.turn("hello").step()
+        >>> step.complete("hi", usage={"input": 5, "output": 1, "cache_creation": 4}, stop_reason="end_turn")
+        >>> session.state.usage.cache_write
+        4
+        """
+        payload = self._payload(response=response, usage=_usage(usage), stop_reason=stop_reason)
+        with self._live.order:
+            receipt = self._live.record("step.completed", payload)
+            self.outcome = "completed"
+            contexts = self._live.contexts()
+            for message, path in _messages(response):
+                contexts.learn(message, receipt.ordinal, path)
+
+    def fail(
+        self, error: BaseException | str, *, status: int | None = None, usage: Mapping[str, Any] | None = None
+    ) -> None:
+        """Note that no response came: `status` is the provider's, `usage` what it cost. Raises InvalidTransition.
+
+        >>> from turnlog import Store
+        >>> step = Store.ephemeral().create().turn("hello").step()
+        >>> step.fail("overloaded", status=529)
+        >>> step.outcome
+        'failed'
+        """
+        kept = describe(error) if isinstance(error, BaseException) else {"message": error}
+        with self._live.order:
+            self._live.record("step.failed", self._payload(error=kept, status=status, usage=_usage(usage)))
+            self.outcome = "failed"
+
+    def _payload(self, **fields: Any) -> dict[str, Any]:
+        payload = {"turn": self.turn_id, "step": self.id}
+        payload.update((name, value) for name, value in fields.items() if value is not None)
+        return payload
+
+    def __enter__(self) -> Self:
+        """Return the step."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Record a failure if the step has no outcome."""
+        if self.outcome is not None:
+            return
+        if error is None:
+            self.fail(_LEFT)
+            return
+        try:
+            self.fail(error)
+        except Exception as cause:  # noqa: BLE001 - the exception that left the block is the one to see
+            error.add_note(f"turnlog could not record the failure of step {self.id}: {cause}")
+
+    def __repr__(self) -> str:
+        """Name the step and its state."""
+        return f"<Step {self.id} {self.outcome or 'running'}>"
+
+
+def begin_step(live: Live, turn: str, context: Iterable[Any] | None, *, model: Any, effort: Any) -> Step:
+    """Start a step; see `Turn.step`.
+
+    >>> from turnlog import Store
+    >>> session = Store.ephemeral().create()
+    >>> begin_step(session.live(), session.turn("hello").id, ["hello"], model="provider/model-x", effort=None)
+    <Step s1 running>
+    """
+    payload: dict[str, Any] = {"turn": turn, "model": model, "effort": effort}
+    payload = {name: value for name, value in payload.items() if value is not None}
+    with live.order:
+        live.ready()
+        running = live.current().turn
+        payload["step"] = f"s{1 if running is None else running.steps + 1}"
+        live.check("step.started", payload)
+        if context is None:
+            return Step(live, turn, payload["step"], live.record("step.started", payload).ordinal)
+        contexts = live.contexts()
+        payload["context"] = contexts.encode(context)
+        receipt = live.record("step.started", payload)
+        contexts.recorded(receipt.ordinal)
+        return Step(live, turn, payload["step"], receipt.ordinal)
+
+
+def _usage(usage: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if usage is None:
+        return None
+    for name in ("input", "output", "cache_read", "cache_write", "cache_creation"):
+        count = usage.get(name, 0)
+        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+            raise InvalidInput(f"usage counts tokens: {name} is {count!r}")
+    return {_USAGE_NAMES.get(name, name): value for name, value in usage.items()}
+
+
+def _messages(response: Any) -> Iterator[tuple[Any, tuple[str | int, ...]]]:
+    """Yield the parts of a response that the next context is likely to hold as messages, with their places."""
+    if not isinstance(response, dict):
+        return
+    yield response, ("response",)
+    if isinstance(response.get("message"), dict):
+        yield response["message"], ("response", "message")
+    for name, inner in (("choices", "message"), ("output", None)):
+        items = response.get(name)
+        for index, item in enumerate(items if isinstance(items, list) else ()):
+            message = item.get(inner) if inner is not None and isinstance(item, dict) else item
+            if isinstance(message, dict):
+                yield message, ("response", name, index, *(() if inner is None else (inner,)))

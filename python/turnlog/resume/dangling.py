@@ -1,0 +1,109 @@
+"""What a dead process left open, and the events that put it right.
+
+Owns: the three classes of a tool call after a crash, the repair of a turn, a step and of calls. Invariants: pure; a
+call is finished, not started or unknown, and nothing else; a repair is an event that is legal in the state; in the
+state that the repairs lead to there is nothing left to repair. Must not know: logs, how an event is appended.
+
+>>> from turnlog.state.state import State
+>>> repairs(State("s"))
+[]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from turnlog.state.transitions import EXTERNAL, INTERRUPTED, OUTCOME_UNKNOWN, STARTED
+
+if TYPE_CHECKING:
+    from turnlog.state.records import Call, Turn
+    from turnlog.state.state import State
+
+FINISHED, NOT_STARTED, UNKNOWN = "finished", "not_started", "unknown"
+BY = "resume"
+
+Key = tuple[str, str]
+Sources = Mapping[Key, Any]
+"""Of calls that another product recorded: what their proposals have in `source`."""
+
+Repair = tuple[str, dict[str, Any]]
+
+
+def standing(call: Call, sources: Sources | None = None) -> str:
+    """Return the class of a call. One that another product recorded and did not finish is unknown: such histories do
+    not say whether a call was started.
+
+    >>> from turnlog.state.records import Call
+    >>> standing(Call("t1", "c1", "bash", "started")), standing(Call("t1", "c1", "bash", "approved"))
+    ('unknown', 'not_started')
+    """
+    return UNKNOWN if sources and call.key in sources and call.standing == NOT_STARTED else call.standing
+
+
+def may_run_again(call: Call, sources: Sources | None = None) -> bool:
+    """Tell whether a policy may run an open call without asking: it never began, or its effect can be repeated.
+
+    >>> from turnlog.state.records import Call
+    >>> may_run_again(Call("t1", "c1", "bash", "started", "external"))
+    False
+    >>> may_run_again(Call("t1", "c1", "bash", "started", "idempotent"))
+    True
+    """
+    found = standing(call, sources)
+    return found == NOT_STARTED or (found == UNKNOWN and call.effect != EXTERNAL)
+
+
+def unstarted(state: State) -> Iterable[Call]:
+    """Return the open calls whose proposal tells, by its `source`, whether a start would have been recorded."""
+    return [call for call in state.open_calls.values() if call.standing == NOT_STARTED and not call.by_provider]
+
+
+def repairs(state: State, sources: Sources | None = None) -> list[Repair]:
+    """Return the events that a resume appends, in order, as one atomic group; none when nothing was left open.
+
+    >>> from turnlog.state.records import Call
+    >>> from turnlog.state.state import State
+    >>> state = State("s")
+    >>> state.open_calls["t1", "c1"] = Call("t1", "c1", "bash", "started")
+    >>> [type for type, _ in repairs(state)]
+    ['tool.outcome_unknown']
+    """
+    found = [repair for call in state.open_calls.values() if (repair := _of_call(call, sources or {})) is not None]
+    step, turn = state.step, state.turn
+    if step is not None and (turn is None or step.turn != turn.id):  # one of the running turn ends with it
+        reason = "its process ended before the response was recorded"
+        found.append(("step.failed", {"turn": step.turn, "step": step.id, "error": reason, "by": BY}))
+    if turn is not None:
+        found.append(("turn.interrupted", {"turn": turn.id, "reason": "its process ended", "by": BY}))
+    return found
+
+
+def _of_call(call: Call, sources: Sources) -> Repair | None:
+    named = {"turn": call.turn, "call_id": call.call_id, "by": BY}
+    if call.by_provider:
+        if call.state == OUTCOME_UNKNOWN:
+            return None
+        return "tool.cancelled", {**named, "reason": "the model call that ran it ended without its result"}
+    if call.state == STARTED:
+        return "tool.outcome_unknown", {**named, "reason": "started, and its process ended before an outcome"}
+    if call.key in sources and call.standing == NOT_STARTED:
+        reason = "proposed in an imported history that does not record starts, and no outcome"
+        return "tool.outcome_unknown", {**named, "reason": reason, "source": sources[call.key]}
+    return None
+
+
+def interrupted_turn(state: State) -> Turn | None:
+    """Return the newest turn when it is one that was interrupted, also by an earlier resume.
+
+    >>> from turnlog.state.state import State
+    >>> interrupted_turn(State("s")) is None
+    True
+    """
+    newest = next(reversed(state.recent_turns.values()), None)
+    return newest if newest is not None and newest.state == INTERRUPTED and state.turn is None else None
+
+
+def finished_calls(state: State, turn: Turn | None) -> list[Call]:
+    """Return the calls of a turn whose outcome is in the log: it is reused, nothing runs again."""
+    return [] if turn is None else [call for call in state.recent_calls.values() if call.turn == turn.id]
