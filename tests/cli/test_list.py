@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -128,3 +132,36 @@ def test_a_session_copied_in_by_hand_is_listed(run: Runner, whole: Path, tmp_pat
     other = make_store(tmp_path / "other", HOSTILE)
     shutil.copytree(other / "sessions" / "0b", whole / "sessions" / "0b")
     assert {row["id"] for row in run("list", "--json").objects} == {FLAKY, HOSTILE}
+
+
+AT_WORK = """
+import sys, time
+from turnlog import Store
+session = Store.open(sys.argv[1]).create(title="at work")
+turn = session.turn("a goal")
+print("working", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_turn_runs_while_its_process_lives_and_is_interrupted_when_it_was_killed(
+    run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TURNLOG_STORE", str(tmp_path / "store"))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", AT_WORK, str(tmp_path / "store")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"working\n"
+        assert [row["state"] for row in run("list", "--json").objects] == ["running"]
+        assert run("list", "--state", "interrupted").code == 1
+        writer.send_signal(signal.SIGKILL)
+    (row,) = run("list", "--json", "--state", "interrupted").objects
+    assert run("list", "--state", "running").code == 1
+    assert " interrupted " in run("list").lines[1]
+    card = run("show", "latest").out
+    assert f"state     interrupted: sessionctl resume {row['id']}\n" in card
+    assert run("show", "latest", "--json").objects[0]["state"] == "interrupted"
+    assert run("stats", "--json").objects[0]["states"] == {"interrupted": 1}
+    assert run("resume", row["id"], "--yes").code == 0
+    assert [row["state"] for row in run("list", "--json").objects] == ["open"]

@@ -48,7 +48,11 @@ OBJECTS = {"session": SESSION, "page": {"count": "integer", "next": "string"}}
     OBJECTS,
     [
         click.Option(["--cwd"], metavar="PATH", help="Only sessions of this working directory."),
-        click.Option(["--state"], help="Only sessions in this state: open, running, closed, archived, deleted."),
+        click.Option(
+            ["--state"],
+            help="Only sessions in this state: open, running (a process is at work in a turn), interrupted (its "
+            "process is gone), closed, archived, deleted.",
+        ),
         click.Option(["--model"], help="Only sessions of this model."),
         click.Option(["--tag"], help="Only sessions with this tag."),
         click.Option(["--parent"], metavar="ID", help="Only sessions that belong to this one."),

@@ -16,6 +16,7 @@ from turnlog.cli.list import SESSION
 from turnlog.cli.output import Output, terminal_width
 from turnlog.cli.place import Reference, parse_reference
 from turnlog.cli.terminal import count, escape, escape_lines, moment, size
+from turnlog.index.query import INTERRUPTED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -118,11 +119,10 @@ def _card(out: Output, row: dict[str, Any], types: dict[str, int] | None) -> Non
         for kind in ("input", "output", "cache_read", "cache_write")
         if row.get(f"tokens_{kind}")
     ]
-    state = row.get("state", "")
     facts = {
         "session": row["id"],
         "title": row.get("title", ""),
-        "state": f"{state}, damaged: sessionctl verify {row['id']}" if row.get("damaged") else state,
+        "state": _state(out, row),
         "created": moment(row.get("created_us", 0)),
         "last": moment(row.get("last_activity_us", 0)),
         "cwd": row.get("cwd", ""),
@@ -138,6 +138,14 @@ def _card(out: Output, row: dict[str, Any], types: dict[str, int] | None) -> Non
     for name, value in facts.items():
         if value:
             out.line(f"{out.paint(f'{name:<8}', 'dim')}  {escape(value)}")
+
+
+def _state(out: Output, row: dict[str, Any]) -> str:
+    """Return the state, with the command for one that is not as it should be."""
+    state = str(row.get("state", ""))
+    if row.get("damaged"):
+        return f"{state}, damaged: {out.following('sessionctl verify ' + row['id'])}"
+    return f"{state}: {out.following('sessionctl resume ' + row['id'])}" if state == INTERRUPTED else state
 
 
 def _parent(row: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ from turnlog.errors import InvalidInput
 from turnlog.index import catch_up, query, snapshots
 from turnlog.index.database import Database
 from turnlog.index.plan import Known, listing, plan
+from turnlog.index.writers import Writers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,16 +73,17 @@ class Index:
         """Return one page of sessions, latest activity first, and the token of the next page (None at the end).
 
         Filters: cwd, state, model, tag, parent, since_us, text (in the title), after (a token). Deleted sessions are
-        shown only for `state="deleted"`. Raises InvalidInput.
+        shown only for `state="deleted"`. A session whose turn is open is `running` while somebody writes it, and else
+        `interrupted`. Raises InvalidInput.
         """
         unknown = sorted(filters.keys() - _FILTERS)
         if unknown:
             raise InvalidInput(f"no such filter: {', '.join(unknown)} (filters are limit, {', '.join(_FILTERS)})")
-        return self._ask(lambda connection: query.list_rows(connection, limit, **filters))
+        return self._ask(lambda connection: query.list_rows(connection, limit, Writers(self._store).writes, **filters))
 
     def get(self, session_id: str) -> dict[str, Any] | None:
         """Return the row of a session, deleted or not, or None."""
-        return self._ask(lambda connection: query.get_row(connection, session_id))
+        return self._ask(lambda connection: query.get_row(connection, session_id, Writers(self._store).writes))
 
     def find_prefix(self, prefix: str, *, limit: int = _PREFIX_LIMIT) -> Ids:
         """Return up to `limit` ids that begin with `prefix`."""

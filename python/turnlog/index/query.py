@@ -11,14 +11,18 @@ from __future__ import annotations
 import apsw
 
 from turnlog.errors import InvalidInput
-from turnlog.index.projection import COUNT_MAX, DELETED, STATES, stored_text
+from turnlog.index.projection import COUNT_MAX, DELETED, RUNNING, STATES, stored_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
 LIST_MAX = 10_000
+INTERRUPTED = "interrupted"
+"""The state shown of a session whose turn is open and that nobody writes; in the tables it is `running`."""
+
+STATES_SHOWN = (*STATES[: STATES.index(RUNNING) + 1], INTERRUPTED, *STATES[STATES.index(RUNNING) + 1 :])
 SHOWN = (
     *("id", "title", "cwd", "model", "state", "tags", "parent", "created_us", "last_activity_us"),
     *("events", "turns", "steps", "messages", "tool_calls"),
@@ -56,15 +60,16 @@ def list_statement(
     after: str | None = None,
 ) -> tuple[str, list[Any]]:
     """Return the statement and its values; it asks for one row more than `limit`, which tells whether there is a next
-    page.
+    page, or for all rows where only the locks tell which of them are meant.
 
     Raises InvalidInput for an unknown state, a limit outside 1..10,000 or a token that `page_token` did not make.
     """
-    if state is not None and state not in STATES:
-        raise InvalidInput(f"no such state: {state} (one of {', '.join(STATES)})")
+    if state is not None and state not in STATES_SHOWN:
+        raise InvalidInput(f"no such state: {state} (one of {', '.join(STATES_SHOWN)})")
+    stored_state = RUNNING if state == INTERRUPTED else state
     if not 1 <= limit <= LIST_MAX:
         raise InvalidInput(f"a page holds 1 to {LIST_MAX} sessions, not {limit}")
-    equal = {"parent": parent, "cwd": cwd, "state": state, "model": model}
+    equal = {"parent": parent, "cwd": cwd, "state": stored_state, "model": model}
     given = {name: stored_text(value) for name, value in equal.items() if value is not None}
     clauses = [f"sessions.{name} = ?" for name in given]
     values: list[Any] = list(given.values())
@@ -88,15 +93,26 @@ def list_statement(
         clauses.append("sessions.title LIKE ? ESCAPE '\\'")
         values.append(f"%{_like(stored_text(text))}%")
     order = f"ORDER BY {key}.last_activity_us DESC, {key}.id DESC LIMIT ?"
-    values.append(limit + 1)
+    values.append(-1 if stored_state == RUNNING else limit + 1)
     # names and clauses come from this module, values are bound
     return f"SELECT {_SELECTED} FROM {source} WHERE {' AND '.join(clauses)} {order}", values  # noqa: S608
 
 
-def list_rows(connection: apsw.Connection, limit: int, **filters: Any) -> tuple[list[dict[str, Any]], str | None]:
-    """Return one page and the token of the next one, or None at the end. Raises InvalidInput, apsw.Error."""
+def list_rows(
+    connection: apsw.Connection, limit: int, writes: Callable[[str], bool] = lambda _: True, **filters: Any
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Return one page and the token of the next one, or None at the end; `writes` tells whether somebody writes a
+    session. Raises InvalidInput, apsw.Error.
+    """
     statement, values = list_statement(limit=limit, **filters)
-    rows = [_shown(found) for found in connection.execute(statement, values)]
+    wanted = filters.get("state")
+    rows: list[dict[str, Any]] = []
+    for found in connection.execute(statement, values):
+        row = _shown(found, writes)
+        if wanted is None or row["state"] == wanted:
+            rows.append(row)
+            if len(rows) > limit:
+                break
     if len(rows) <= limit:
         return rows, None
     del rows[limit:]
@@ -116,10 +132,12 @@ def parse_token(token: str) -> tuple[int, str]:
     return int(digits), session_id
 
 
-def get_row(connection: apsw.Connection, session_id: str) -> dict[str, Any] | None:
-    """Return a session's row, deleted ones too, or None."""
+def get_row(
+    connection: apsw.Connection, session_id: str, writes: Callable[[str], bool] = lambda _: True
+) -> dict[str, Any] | None:
+    """Return a session's row, deleted ones too, or None; `writes` as for `list_rows`."""
     for found in connection.execute(f"SELECT {_SELECTED} FROM sessions WHERE id = ?", (session_id,)):  # noqa: S608
-        return _shown(found)
+        return _shown(found, writes)
     return None
 
 
@@ -161,11 +179,13 @@ def require_values(values: Sequence[Any]) -> None:
         raise apsw.CorruptError("a row holds nulls where none were stored")
 
 
-def _shown(values: Sequence[Any]) -> dict[str, Any]:
+def _shown(values: Sequence[Any], writes: Callable[[str], bool]) -> dict[str, Any]:
     require_values(values)
     row = dict(zip(SHOWN, values, strict=True))
     row["tags"] = row["tags"].split("\n") if row["tags"] else []
     row["damaged"] = bool(row["damaged"])
+    if row["state"] == RUNNING and not writes(row["id"]):
+        row["state"] = INTERRUPTED
     return row
 
 

@@ -9,7 +9,7 @@ CREATE TABLE sessions (
   titled INTEGER NOT NULL,                 -- 1: the title was given
   cwd TEXT NOT NULL,
   model TEXT NOT NULL,
-  state TEXT NOT NULL,                     -- open, running, closed, archived, deleted
+  state TEXT NOT NULL,                     -- open, running (or interrupted: its lock tells), closed, archived, deleted
   created_us INTEGER NOT NULL,
   last_activity_us INTEGER NOT NULL,       -- time of the last event
   turns INTEGER NOT NULL,                  -- started
