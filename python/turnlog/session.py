@@ -60,7 +60,7 @@ class Session(SessionModel, SessionWatching):
         `durability="durable"` returns after the event and all before it were synced; `"buffered"` after the operating
         system has it (synced within 100 ms); `"ephemeral"` tells only those who watch, and its receipt has ordinal 0.
         An `id` (UUID) makes a retry safe: the same id with equal content returns the first receipt, with other
-        content raises Conflict.
+        content raises Conflict; the events that a fork inherits count too.
 
         Raises InvalidPayload, InvalidType, InvalidId, PayloadTooLarge (nothing was written), NoSpace (rolled back,
         retry later), SyncFailed (reopen the session), Locked, ReadOnly, Closed, WrongProcess.

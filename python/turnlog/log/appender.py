@@ -22,10 +22,11 @@ from turnlog.errors import (
     TurnlogError,
 )
 from turnlog.log import recovery
+from turnlog.log.known_ids import load_ids
 from turnlog.log.lock import SessionLock
 from turnlog.log.log import Log, Window
 from turnlog.log.quarantine import Quarantine
-from turnlog.log.segments import create_segment, first_fields, list_segments, open_segment, successor_fields
+from turnlog.log.segments import create_segment, first_fields, list_segments, successor_fields
 from turnlog.log.survey import SegmentReport, examine, header_fields
 
 TYPE_CHECKING = False
@@ -258,16 +259,14 @@ class Appender:
         return _core.Receipt(ordinal, event_id, event.digest, event.time_us, event.durable or durable)
 
     def _track_ids(self) -> None:
-        """Start to look up ids: first new ones are recorded, then those already in the log are loaded."""
+        """Start to look up ids: first new ones are recorded, then those in the log are loaded, inherited ones too."""
         with self._rolling:
             if self._ids is not None:
                 return
             ids = _core.IdIndex()
             self._writer.track(ids)
             self._writer.flush()  # every event appended before `track` is in the file now
-            for file in list_segments(self.directory):
-                with open_segment(file) as reader:
-                    ids.load(reader)
+            load_ids(ids, self.directory, self.session_id)
             self._ids = ids
 
     def _roll(self, full: _core.Writer) -> None:

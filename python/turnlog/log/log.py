@@ -63,7 +63,7 @@ class Log(OwnLog):
 
     def inherited(self, window: Window) -> Iterator[list[Event]]:
         """Yield those events of the window that ancestors hold."""
-        for log, part in reversed(self._spans(window)):
+        for log, part in reversed(self.spans(window)):
             yield from log.own_batches(part)
 
     def events_reversed(self, window: Window) -> Iterator[Event]:
@@ -71,7 +71,7 @@ class Log(OwnLog):
         own = self._own_part(window)
         if not own.is_empty():
             yield from self.own_reversed(own)
-        for log, part in self._spans(window):
+        for log, part in self.spans(window):
             yield from log.own_reversed(part)
 
     # -- lineage ---------------------------------------------------------------------------------------------------
@@ -191,8 +191,8 @@ class Log(OwnLog):
         origin = self.origin()
         return origin if origin is not None and origin.ordinal > after else None
 
-    def _spans(self, window: Window) -> list[Span]:
-        """Return which ancestor serves which part of the window, nearest first."""
+    def spans(self, window: Window) -> list[Span]:
+        """Return which ancestor serves which part of the window, nearest first. Raises as `events`."""
         origin = self._origin_below(window.after)
         if origin is None or window.is_empty():
             return []
