@@ -142,3 +142,19 @@ def test_a_record_that_no_rule_foresaw_is_unknown_and_a_finding(monkeypatch: pyt
     kinds, mapper = fed(RECORD + b"\n")
     assert kinds == ["source.unknown"]
     assert [code for code, *_ in codes(mapper)] == ["unexpected_shape"]
+
+
+@pytest.mark.parametrize("cut", range(1, len(RECORD) + 1))
+def test_a_line_that_grows_by_spaces_is_mapped_once(cut: int) -> None:
+    mapper = ClaudeMapper()
+    kinds = [kind for part in (b"", b" ", b" \n") for kind in fed(RECORD[:cut] + part, mapper)[0]]
+    assert kinds.count("message.user") == (cut == len(RECORD))
+    assert mapper.facts.lines == 1
+
+
+def test_bytes_that_are_no_text_change_no_other_record_of_their_line() -> None:
+    skull = json.dumps({**PROMPT, "message": {"content": "\U0001f480 \\udc80"}}).encode()
+    found = payloads(skull + b"\xb5" + RECORD + b"\n", "message.user")
+    assert [payload["content"] for payload in found] == ["\U0001f480 \\udc80", "hello"]
+    (bad,) = payloads(RECORD.replace(b"hello", b"caf\xe9") + b"\n", "message.user")
+    assert bad["content"] == "caf\ufffd"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.importers.conftest import CLAUDE, CODEX, Desk
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from turnlog.importers.mapper import Mapper
 
 CORPUS = Path(__file__).parents[1] / "corpus"
+ITEM = b'{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hello"}]}'
+ENVELOPE = b'{"timestamp": "2024-12-30T17:31:40.393Z", "type": "response_item", "payload": ' + ITEM + b"}"
+GLUED = b"\x01" + ITEM + ENVELOPE + b"\n"
 VALUES: list[Any] = [
     None,
     True,
@@ -98,6 +101,12 @@ def test_no_value_in_an_unexpected_place_raises(product: str, mapper: type[Mappe
     ).map(b"".join),
     cut=st.integers(0, 5000),
 )
+@example(data=GLUED, cut=len(GLUED) - 1)  # an item in front of an envelope, behind a byte that is no JSON
+@example(data=b"x" + ENVELOPE[:-20] + b"\n" + ITEM, cut=40)  # an item inside an envelope that is not all there
+@example(data=b"1.5\n", cut=1)  # a number that grows
+@example(data=b'{\n "type": "user"\n}"\n', cut=19)  # the last line of a pretty-printed object grows
+@example(data=b"{\n{\n}\n", cut=3)  # what tears one pretty-printed object begins another
+@example(data=b'\xb5"\\udc80"\n', cut=3)  # text that looks like the escape of a byte that is not UTF-8
 def test_any_bytes_are_kept_and_imported_in_two_steps_as_in_one(
     tmp_path: Path, name: str, data: bytes, cut: int
 ) -> None:

@@ -61,17 +61,13 @@ class CodexMapper(Mapper):
 
     def is_record(self, value: object) -> bool:
         """Tell a record from an object inside one: an envelope, or an item in files without envelopes."""
-        if self.is_certain_record(value):
+        if not isinstance(value, dict):
+            return False
+        if isinstance(value.get("payload"), dict) and {"timestamp", "type"} <= value.keys():
             return True
-        if self._envelopes_only or not isinstance(value, dict):
+        if self._envelopes_only:
             return False
         return envelope(value)[0].startswith(("response_item/", "event_msg/", "record/", "session_meta"))
-
-    def is_certain_record(self, value: object) -> bool:
-        """Tell an envelope; an item without one may also be an object inside a record that is not all there."""
-        return (
-            isinstance(value, dict) and isinstance(value.get("payload"), dict) and {"timestamp", "type"} <= value.keys()
-        )
 
     def record(self, record: Payload) -> None:
         """Map one record."""

@@ -2,8 +2,9 @@
 
 Owns: cutting a byte stream at line feeds with bounded memory, and reading every whole record a line holds, however
 damaged it is. Invariants: the parts of all lines, concatenated, are the stream's bytes; a record is only reported
-when its JSON text is complete; offsets are bytes from the start of the file. Must not know: what a record means,
-files, stores.
+when its JSON text is complete; what is read of a line that has not ended is also read of it when it has grown, for it
+ends at the first value that more bytes may complete; offsets are bytes from the start of the file. Must not know: what
+a record means, files, stores.
 """
 
 from __future__ import annotations
@@ -29,6 +30,12 @@ DECODE_BYTES_MAX = 16 << 20
 HEAD_BYTES = 4096
 SALVAGE_ATTEMPTS = 256
 RECORD_START = re.compile(r'\{\s*"')
+UNDECIDED_CHARS = 16
+"""A decoder that fails this near the end of a text may have met a literal or an escape that is not all there."""
+
+NUMBER_REST = re.compile(r"(\.|[eE][+-]?)?")  # behind a number that ends with the text
+
+UNDECODED = re.compile("[\udc80-\udcff]")  # a byte that is not UTF-8, as the decoder's `surrogateescape` shows it
 
 
 class Line:
@@ -72,10 +79,11 @@ class Decoded:
     """The whole records of a line with their byte offsets in it, and what was wrong with it.
 
     `code` names the damage or is None; `notes` are findings that cost nothing (`bom`, `crlf`, `not_a_number`);
-    `unread` counts the bytes outside the records and `head` shows the first of them.
+    `unread` counts the bytes outside the records and `head` shows the first of them. `undecided`: the line has not
+    ended, and neither has the value in `head`.
     """
 
-    __slots__ = ("code", "head", "notes", "records", "unread")
+    __slots__ = ("code", "head", "notes", "records", "undecided", "unread")
 
     def __init__(self, records: list[tuple[object, int]], code: str | None = None) -> None:
         """Start with what was read."""
@@ -84,6 +92,7 @@ class Decoded:
         self.notes: list[str] = []
         self.unread = 0
         self.head = ""
+        self.undecided = False
 
 
 def read_lines(stream: BinaryIO) -> Iterator[Line]:
@@ -108,19 +117,24 @@ def read_lines(stream: BinaryIO) -> Iterator[Line]:
         number, offset = number + 1, offset + length
 
 
-def decode(data: bytes, is_record: Callable[[object], bool]) -> Decoded:
-    """Read every whole record of one line; `is_record` tells a record from an object inside a torn one."""
+def decode(data: bytes, is_record: Callable[[object], bool], *, ended: bool = True) -> Decoded:
+    """Read every whole record of one line; `is_record` tells a record from an object inside a torn one.
+
+    `ended`: nothing more is written to the line.
+    """
     try:
         decoded = Decoded([(msgspec.json.decode(data), 0 if data.startswith(b"{") else len(data) - len(data.lstrip()))])
     except (msgspec.DecodeError, RecursionError):
         # Lone surrogates, torn, glued and NUL-filled lines, and what the strict reader refuses.
-        return _salvage(data, is_record) if data.strip() else Decoded([])
+        return _salvage(data, is_record, ended=ended) if data.strip() else Decoded([])
+    if not ended and data[-1:].isdigit():
+        return _salvage(data, is_record, ended=ended)  # a number may grow
     if data.endswith(b"\r\n"):
         decoded.notes.append("crlf")
     return decoded
 
 
-def _salvage(data: bytes, is_record: Callable[[object], bool]) -> Decoded:
+def _salvage(data: bytes, is_record: Callable[[object], bool], *, ended: bool) -> Decoded:
     """Read a line that is not one plain JSON text."""
     decoded = Decoded([])
     codes: list[str] = []
@@ -133,22 +147,24 @@ def _salvage(data: bytes, is_record: Callable[[object], bool]) -> Decoded:
         codes.append("nul_bytes")
     try:
         text = body.decode()
-    except UnicodeDecodeError:
-        codes.append("invalid_utf8")
+    except UnicodeDecodeError as error:
+        if ended or error.reason != "unexpected end of data":
+            codes.append("invalid_utf8")
         # A surrogate escape keeps one character for one bad byte, so byte offsets can still be computed.
         text = body.decode(errors="surrogateescape")
-    _walk(text, decoded, codes, is_record)
-    if "invalid_utf8" in codes:
-        decoded.records = [(_replaced(record), at) for record, at in decoded.records]
-        decoded.head = _replaced(decoded.head)
+    _walk(text, decoded, codes, is_record, growing=not ended)
+    decoded.head = UNDECODED.sub("\ufffd", decoded.head)
     if len(decoded.records) > 1 and not codes:
         codes.append("glued")
     decoded.code = codes[0] if codes else None
     return decoded
 
 
-def _walk(text: str, decoded: Decoded, codes: list[str], is_record: Callable[[object], bool]) -> None:
-    """Collect whole records from left to right, skipping what is unreadable."""
+def _walk(text: str, decoded: Decoded, codes: list[str], is_record: Callable[[object], bool], *, growing: bool) -> None:
+    """Collect whole records from left to right, skipping what is unreadable; `growing`: but not what may be completed.
+
+    So of a longer text with the same beginning the same records are collected, and more.
+    """
     decoder = json.JSONDecoder(
         strict=False, parse_constant=_constant(decoded.notes), parse_float=_number(decoded.notes)
     )
@@ -160,19 +176,24 @@ def _walk(text: str, decoded: Decoded, codes: list[str], is_record: Callable[[ob
             return
         try:
             record, end = decoder.raw_decode(text, position)
-            whole = not torn or is_record(record)
+            decoded.undecided = growing and text[end - 1].isdigit() and NUMBER_REST.fullmatch(text, end) is not None
+            whole = not decoded.undecided and (not torn or is_record(record))
         except RecursionError:
             record, end, whole = None, position, False
             codes.insert(0, "too_deep")
             attempts = SALVAGE_ATTEMPTS
-        except ValueError:
+        except ValueError as error:
             record, end, whole = None, position, False
+            decoded.undecided = growing and _may_be_completed(error, text)
         if whole:
-            decoded.records.append((record, len(text[:position].encode(errors="surrogateescape"))))
+            read = text[position:end]
+            place = len(text[:position].encode(errors="surrogateescape"))
+            decoded.records.append((_replaced(record) if UNDECODED.search(read) else record, place))
             position, torn = end, False
             continue
         attempts += 1
-        following = RECORD_START.search(text, position + 1) if attempts < SALVAGE_ATTEMPTS else None
+        goes_on = attempts < SALVAGE_ATTEMPTS and not decoded.undecided
+        following = RECORD_START.search(text, position + 1) if goes_on else None
         skipped = text[position : following.start() if following else None]
         decoded.unread += len(skipped.encode(errors="surrogateescape"))
         decoded.head = (decoded.head + skipped)[:120]
@@ -184,10 +205,20 @@ def _walk(text: str, decoded: Decoded, codes: list[str], is_record: Callable[[ob
         position = following.start()
 
 
+def _may_be_completed(error: ValueError, text: str) -> bool:
+    """Tell whether a decoder failed because the text ended; where that cannot be told, it may have."""
+    if not isinstance(error, json.JSONDecodeError):
+        return False  # an integer of too many digits
+    return error.msg.startswith("Unterminated string") or len(text) - error.pos < UNDECIDED_CHARS
+
+
 def _replaced(value: object) -> Any:
     """Show bytes that are not UTF-8 as U+FFFD; the line itself keeps them."""
-    text = json.dumps(value)
-    return json.loads(re.sub(r"\\udc[89a-f][0-9a-f]", "\ufffd", text))
+    if isinstance(value, str):
+        return UNDECODED.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {_replaced(key): _replaced(item) for key, item in value.items()}
+    return [_replaced(item) for item in value] if isinstance(value, list) else value
 
 
 def _constant(notes: list[str]) -> Callable[[str], str]:

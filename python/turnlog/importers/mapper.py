@@ -47,6 +47,8 @@ class Mapper:
         self._tail: Line | None = None
         self._tail_mapped: set[int] = set()
         self._tail_damaged = False
+        self._tail_undecided = False
+        self._closed: list[Line] = []
 
     def feed(self, line: Line) -> list[Event]:
         """Return the events of one line. The same number again: the last line has grown, `line` is all of it."""
@@ -58,14 +60,20 @@ class Mapper:
         if not grown:
             self.facts.lines += 1
             self.begin_line()
-            self._tail_mapped, self._tail_damaged = set(), False
-        elif tail is not None and line.whole and not line.data[len(tail.data) :].strip():
+            self._tail_mapped, self._tail_damaged, self._closed = set(), False, []
+        elif tail is not None and self._is_same(tail, line):
+            self._tail = None if line.ended else line
             return self._out
         if not self._continues(line, grown=grown):
             self._read(line)
         if not line.ended:
             self._tail = line
         return self._out
+
+    def _is_same(self, tail: Line, line: Line) -> bool:
+        """Tell whether the last line has grown by nothing that says more."""
+        settled = not (self._tail_undecided or self._block)
+        return settled and line.whole and not line.data[len(tail.data) :].strip(b" \t\r\n")
 
     def finish(self) -> list[Event]:
         """Return what only the end of the input makes known. State is kept: more lines may follow."""
@@ -86,10 +94,6 @@ class Mapper:
     def is_record(self, value: object) -> bool:
         """Tell a record of this product from an object inside a torn one."""
         raise NotImplementedError
-
-    def is_certain_record(self, value: object) -> bool:
-        """Tell a record from an object inside one in a last line that may still grow."""
-        return self.is_record(value)
 
     def record(self, record: Payload) -> None:
         """Map one record: call `emit` for each event."""
@@ -146,35 +150,51 @@ class Mapper:
             self._block.pop()
             if not self._block:
                 self._tail_damaged, self._block_reported = self._block_reported, False
+        elif grown:
+            self._block, self._closed = self._closed, []
         text = line.data.strip() if line.whole and len(line.data) < HEAD_BYTES else b"."
         if not self._block:
-            if text in OPENERS:
-                self._block = [line]
-            return bool(self._block)
-        opener = self._block[0].data.strip()
+            return self._opens(line, text)
+        opener = self._block[0]
+        closer = b"}" if opener.data.strip() == b"{" else b"]"
         inside = line.whole and line.data[:1] in b' \t"' and sum(part.length for part in self._block) < DECODE_BYTES_MAX
-        closes = text.rstrip(b",") == (b"}" if opener == b"{" else b"]")
-        if not (inside or closes):
+        alone = text.rstrip(b",") == closer
+        closes = line.whole and line.data.lstrip()[:1] == closer
+        at_its_place = closes and _indent(line.data) == _indent(opener.data)
+        if at_its_place and self._close_block(line):
+            return True
+        if not (inside or alone or (closes and not line.ended)):
             self._torn_block()
-            return False
+            return self._opens(line, text)
         self._block.append(line)
-        if closes and _indent(line.data) == _indent(self._block[0].data):
-            self._close_block()
+        if at_its_place and alone and line.ended:
+            self._torn_block()
         return True
 
-    def _close_block(self) -> None:
-        """Read the lines of a pretty-printed object as one."""
-        block, first = self._block, self._block[0]
-        decoded = decode(b"".join(line.data for line in block).strip().rstrip(b","), self.is_record)
-        if decoded.code is None and len(decoded.records) == 1:
-            self._block = []
-            self._tail_damaged, self._block_reported = self._block_reported, False
+    def _opens(self, line: Line, text: bytes) -> bool:
+        """Take a line as the first of a pretty-printed object; False when it is not."""
+        if text in OPENERS:
+            self._block = [line]
+        return bool(self._block)
+
+    def _close_block(self, line: Line) -> bool:
+        """Read the lines of a pretty-printed object, of which `line` is the last, as one; False when they are none."""
+        block, first = [*self._block, line], self._block[0]
+        text = b"".join(part.data for part in block).rstrip().rstrip(b",")
+        decoded = decode(text, self.is_record, ended=line.ended)
+        if not decoded.records or decoded.records[0][1] != _indent(text):
+            return False
+        self._closed, self._block = ([] if line.ended else self._block), []
+        self._tail_damaged, self._block_reported = self._block_reported, False
+        self._tail_undecided = decoded.undecided
+        if decoded.records[0][1] not in self._tail_mapped:
             self._mend(first)
-            length = sum(line.length for line in block)
+            length = sum(part.length for part in block)
             self.facts.found("pretty_printed", first, length, f"one object over {len(block)} lines")
-            self._map(decoded, first)
-        elif block[-1].ended:
-            self._torn_block()
+        if decoded.code is not None:
+            self._report(decoded, line)
+        self._map(decoded, first)
+        return True
 
     def _torn_block(self) -> None:
         """Give up on a pretty-printed object: its lines are damage."""
@@ -188,22 +208,25 @@ class Mapper:
             head = line.data[:120].decode(errors="replace")
             self._damaged(line, "oversized", length=line.length, head=head)
             return
-        decoded = decode(line.data, self.is_record if line.ended else self.is_certain_record)
+        decoded = decode(line.data, self.is_record, ended=line.ended)
+        self._tail_undecided = decoded.undecided
         body = len(line.data.rstrip(b"\r\n"))
         for note in dict.fromkeys(decoded.notes):
             if note != "crlf" or "crlf" not in self.facts.damage:
                 self.facts.found(note, line, body, NOTES[note])
-        code = decoded.code
-        if code == "torn" and not line.ended and not decoded.records:
-            code = "torn_tail"
-        if code is None:
+        if decoded.code is None:
             self._mend(line)
         else:
-            self._damaged(
-                line, code, length=body, head=decoded.head or None, unread=decoded.unread, whole=len(decoded.records)
-            )
-            self._tail_damaged = True
+            self._report(decoded, line)
         self._map(decoded, line)
+
+    def _report(self, decoded: Decoded, line: Line) -> None:
+        """Report the damage of one line."""
+        code = "torn_tail" if decoded.code == "torn" and not line.ended and not decoded.records else str(decoded.code)
+        length = len(line.data.rstrip(b"\r\n"))
+        whole = len(decoded.records)
+        self._damaged(line, code, length=length, head=decoded.head or None, unread=decoded.unread, whole=whole)
+        self._tail_damaged = True
 
     def _map(self, decoded: Decoded, line: Line) -> None:
         """Map the records that were not mapped when the line was shorter."""
