@@ -276,7 +276,7 @@ class OutcomeUnknown(TurnlogError):
 
     code = "outcome_unknown"
     exit_code = 4
-    next: tuple[str, ...] = ("sessionctl show {session}",)
+    next: tuple[str, ...] = ("sessionctl resume {session}",)
 
 
 class ToolFailed(TurnlogError):

@@ -21,7 +21,8 @@ from turnlog.cli.schema import ERROR, document
 if TYPE_CHECKING:
     from pathlib import Path
 
-OF_A_SESSION = ("show", "cat", "tail", "stats", "verify", "repair", "compact", "path", "fork", "resume")
+OF_A_SESSION = ("show", "cat", "tail", "stats", "verify", "repair", "compact", "path", "fork", "resume", "settle")
+MORE = {"settle": ["c1", "--outcome", "completed"]}  # what a verb needs beside the session
 OF_A_STORE = ("list", "stats", "verify", "repair", "compact", "rebuild-index")
 READERS = (
     ["list"],
@@ -67,7 +68,7 @@ def test_a_missing_store_is_exit_10(run: Runner, verb: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("verb", OF_A_SESSION)
 def test_a_missing_store_is_exit_10_also_with_an_id(run: Runner, verb: str, tmp_path: Path) -> None:
-    done = run(verb, FLAKY, "--store", tmp_path / "absent", "--json")
+    done = run(verb, FLAKY, *MORE.get(verb, []), "--store", tmp_path / "absent", "--json")
     assert (done.code, done.error["code"]) == (10, "store_not_found")
 
 
@@ -75,7 +76,7 @@ def test_a_missing_store_is_exit_10_also_with_an_id(run: Runner, verb: str, tmp_
 def test_a_newer_store_is_exit_13_and_untouched(run: Runner, verb: str, golden: Path, tmp_path: Path) -> None:
     (golden / "store.json").write_text('{"created_us":1,"format":2,"store_id":"x"}', encoding="utf-8")
     before = fingerprint(golden)
-    arguments = [FLAKY] if verb in OF_A_SESSION else [str(tmp_path)] if verb == "import" else []
+    arguments = [FLAKY, *MORE.get(verb, [])] if verb in OF_A_SESSION else [str(tmp_path)] if verb == "import" else []
     done = run(verb, *arguments)
     assert (done.code, done.out) == (13, "")
     assert done.err.startswith("error[newer_format]: ")
@@ -85,14 +86,14 @@ def test_a_newer_store_is_exit_13_and_untouched(run: Runner, verb: str, golden: 
 @pytest.mark.parametrize("verb", OF_A_SESSION)
 def test_an_unknown_id_is_exit_10(run: Runner, verb: str, golden: Path) -> None:
     for given in ("ffff", "0196", FLAKY[:-1] + "f"):
-        done = run(verb, given, "--json")
+        done = run(verb, given, *MORE.get(verb, []), "--json")
         assert (done.code, done.out) == ((2, "") if given == "0196" else (10, ""))
         assert errors_fit_the_schema([done.error])
 
 
 @pytest.mark.parametrize("verb", OF_A_SESSION)
 def test_an_ambiguous_prefix_is_exit_2_and_names_two_it_fits(run: Runner, verb: str, golden: Path) -> None:
-    done = run(verb, "0196")
+    done = run(verb, "0196", *MORE.get(verb, []))
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("error[ambiguous_id]: ")
     assert FLAKY in done.err
@@ -101,12 +102,12 @@ def test_an_ambiguous_prefix_is_exit_2_and_names_two_it_fits(run: Runner, verb: 
 
 @pytest.mark.parametrize("verb", OF_A_SESSION)
 def test_a_prefix_of_three_characters_is_too_short(run: Runner, verb: str, whole: Path) -> None:
-    assert run(verb, FLAKY[:3]).code == 10
+    assert run(verb, FLAKY[:3], *MORE.get(verb, [])).code == 10
 
 
 @pytest.mark.parametrize("verb", [verb for verb in OF_A_SESSION if verb not in ("show", "cat", "fork")])
 def test_a_verb_about_sessions_takes_no_ordinal(run: Runner, verb: str, whole: Path) -> None:
-    assert run(verb, f"{FLAKY}:3").code == 2
+    assert run(verb, f"{FLAKY}:3", *MORE.get(verb, [])).code == 2
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -30,9 +30,10 @@ tokens    9 input
 cut off   turn t1: its process ended in it
 1 finished, reused
   c1  bash  completed
-1 call outcome unknown: ask before it is run again
+1 call outcome unknown: find out, then settle it as completed, failed or not-executed
   c2  send  outcome_unknown  key k
 """
+SETTLE = f"  next   sessionctl settle {ID} c2 --outcome completed\n"
 
 
 def make(folder: Path, events: int, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -61,17 +62,20 @@ def test_the_card_is_shown_and_nothing_is_written_without_a_yes(run: Runner, cut
     done = run("resume")
     assert done.code == 4
     assert done.out == CARD
-    assert done.err == f"nothing was written; sessionctl resume {ID} --yes goes on\n"
+    would = "nothing was written; with --yes: tool.outcome_unknown c2, turn.interrupted t1\n"
+    assert done.err == f"{would}  next   sessionctl resume {ID} --yes\n{SETTLE}"
     assert fingerprint(cut) == before
 
 
 def test_yes_repairs_once(run: Runner, cut: Path) -> None:
     done = run("resume", ID, "--yes")
-    assert (done.code, done.out, done.err) == (0, CARD, "resumed; 2 repairs made\n")
+    assert (done.code, done.out, done.err) == (0, CARD, f"resumed; 2 repairs made\n{SETTLE}")
     assert head(cut) == 13
-    assert run("resume", ID).err == f"nothing was written; sessionctl resume {ID} --yes goes on\n"  # one is unknown
+    left = run("resume", ID)
+    said = "nothing was written: all that is open are calls of unknown outcome\n"
+    assert (left.code, left.err) == (4, said + SETTLE)
     again = run("resume", ID, "--yes")
-    assert (again.code, again.out, again.err) == (0, CARD, "resumed; 0 repairs made\n")
+    assert (again.code, again.out, again.err) == (0, CARD, f"resumed; 0 repairs made\n{SETTLE}")
     assert head(cut) == 13
 
 
@@ -85,17 +89,28 @@ def test_json_tells_the_same(run: Runner, cut: Path) -> None:
     assert (planned["applied"], applied["applied"]) == (False, True)
     assert [part["event"] for part in planned["repaired"]] == [part["event"] for part in applied["repaired"]]
     same = ("reused", "retryable", "unknown", "title", "summary", "turns", "tokens_input")
+    settle = SETTLE.removeprefix("  next   ").strip()
+    assert planned["next"] == [f"sessionctl resume {ID} --yes", settle]
+    assert applied["next"] == [settle]
     differing = [name for name in same if planned[name] != applied[name]]
     assert differing in ([], ["unknown"])  # an ordinal is known only once the event is written
 
 
-def test_without_unknown_outcomes_it_is_not_refused(
+def test_without_unknown_outcomes_it_is_not_refused_but_says_that_nothing_was_done(
     run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make(tmp_path / "store", 5, monkeypatch)
-    done = run("resume")
-    assert done.code == 0
-    assert "2 calls may be run" in done.out
+    store = make(tmp_path / "store", 5, monkeypatch)
+    before = head(store)
+    for words in ([], ["--json"]):
+        done = run("resume", *words)
+        assert done.code == 1
+        assert done.err == (
+            f"nothing was written; with --yes: turn.interrupted t1\n  next   sessionctl resume {ID} --yes\n"
+        )
+    assert "2 calls may be run" in run("resume").out
+    assert head(store) == before
+    assert run("resume", "--yes").code == 0
+    assert run("resume").code == 0  # nothing is left to do
 
 
 def test_a_session_that_ended_in_order_has_nothing_to_repair(

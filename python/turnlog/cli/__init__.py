@@ -30,6 +30,7 @@ VERBS = {  # name: (module, short help)
     "repair": ("repair", "Plan what would make damaged sessions usable; --apply does it."),
     "rebuild-index": ("rebuild_index", "Build the index anew from the logs."),
     "resume": ("resume", "Put a session right that a dead process left, and say what is open."),
+    "settle": ("settle", "Say how a tool call ended that nobody knows the outcome of."),
     "compact": ("compact", "Compress segments that are finished."),
     "fork": ("fork", "Make a session that goes on from an event of another one."),
     "diff": ("diff", "Compare two sessions from their common point on."),

@@ -1,8 +1,8 @@
 """`sessionctl resume`: the card of a session and what its process left open; then, if wanted, the repairs.
 
 Owns: what the card holds, the question, the report. Invariants: nothing is written before the answer is yes (or --yes);
-without a person to ask, nothing is written at all; a call of unknown outcome is named, never run. Must not know: how a
-session is resumed.
+without a person to ask, nothing is written at all, and the exit code says so; a call of unknown outcome is named with
+the command that settles it, never run. Must not know: how a session is resumed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from turnlog.cli import exits
 from turnlog.cli.command import Invocation, verb
 from turnlog.cli.output import is_terminal
 from turnlog.cli.place import session_of
+from turnlog.cli.settle import settle_command
 from turnlog.cli.terminal import age, count, cut, escape
 from turnlog.errors import Locked
 from turnlog.log.lock import is_locked
@@ -48,6 +49,7 @@ OBJECTS: dict[str, dict[str, Any]] = {
         "snapshot_ordinal": "integer",
         "events": "integer",
         "violations": "integer",
+        "next": "[string]",
     }
 }
 
@@ -63,7 +65,8 @@ OBJECTS: dict[str, dict[str, Any]] = {
 )
 def command(call: Invocation, *, reference: str, yes: bool, accept_damage: bool) -> int:
     """Show what a session's dead process left open, ask, then repair it: the turn it ran becomes interrupted, and each
-    tool call is finished, not started (it may be run) or unknown (ask whoever it concerns). Repeating changes nothing.
+    tool call is finished, not started (it may be run) or unknown (find out, then `settle` it). Repeating changes
+    nothing. Where nobody can be asked, nothing is written without --yes.
     """
     from turnlog.resume.resume import preview
 
@@ -73,10 +76,7 @@ def command(call: Invocation, *, reference: str, yes: bool, accept_damage: bool)
         locked = is_locked(session_dir(store.path, session.id))
     if yes:
         return _go_on(call, session.id, card, accept_damage=accept_damage)
-    if call.json:
-        call.out.object("resume", {**recovery.as_json(), **card, "applied": False})
-    else:
-        _show(call.out, card, recovery)
+    _tell(call, card, recovery, applied=False, accept_damage=accept_damage)
     if locked:
         message = "another process is writing the session now; it needs no resume"
         raise Locked(message, session=session.id)
@@ -89,30 +89,60 @@ def command(call: Invocation, *, reference: str, yes: bool, accept_damage: bool)
 
 
 def _without_a_person(call: Invocation, recovery: Recovery, *, accept_damage: bool) -> int:
-    """Say what would go on, with a command that does; return the exit code."""
+    """Say what would be done, with a command that does it; return the exit code."""
     if recovery.damaged and not accept_damage:
         call.out.note("nothing was written: events are lost", "dim")
-        call.out.advise(f"sessionctl repair {recovery.session}")
-        return exits.NO
-    if not recovery.repaired and not recovery.unknown:
+    elif recovery.repaired:
+        would = ", ".join(escape(_planned(repair)) for repair in recovery.repaired)
+        call.out.note(f"nothing was written; with --yes: {would}", "dim")
+    elif recovery.unknown:
+        call.out.note("nothing was written: all that is open are calls of unknown outcome", "dim")
+    else:
         call.out.note("nothing was written: there is nothing to put right", "dim")
-        return exits.OK
+    for command in _next(recovery, accept_damage=accept_damage):
+        call.out.advise(command)
+    if recovery.damaged and not accept_damage:
+        return exits.NO
+    return exits.REFUSED if recovery.unknown else exits.NO if recovery.repaired else exits.OK
+
+
+def _planned(repair: dict[str, Any]) -> str:
+    """Name an event that would be appended."""
+    return f"{repair['event']} {repair.get('call_id') or repair.get('step') or repair.get('turn') or ''}".rstrip()
+
+
+def _next(recovery: Recovery, *, accept_damage: bool) -> list[str]:
+    """Return the commands that go on from here."""
+    if recovery.damaged and not accept_damage:
+        return [f"sessionctl repair {recovery.session}"]
     options = "--yes --accept-damage" if recovery.damaged else "--yes"
-    following = call.out.following(f"sessionctl resume {recovery.session} {options}")
-    call.out.note(f"nothing was written; {following} goes on", "dim")
-    return exits.REFUSED if recovery.unknown else exits.OK
+    commands = [f"sessionctl resume {recovery.session} {options}"] if recovery.repaired else []
+    return commands + [settle_command(recovery, one) for one in recovery.unknown]
 
 
 def _go_on(call: Invocation, session_id: str, card: dict[str, Any], *, accept_damage: bool) -> int:
     with call.open(read_only=False) as store, store.resume(session_id, accept_damage=accept_damage) as session:
         recovery = session.recovery
         assert recovery is not None  # noqa: S101 - it was resumed just now
-        if call.json:
-            call.out.object("resume", {**recovery.as_json(), **card, "applied": True})
-        else:
-            _show(call.out, card, recovery)
-            call.out.note(f"resumed; {count(len(recovery.repaired), 'repair')} made", "dim")
+        _tell(call, card, recovery, applied=True, accept_damage=accept_damage)
+    if not call.json:
+        call.out.note(f"resumed; {count(len(recovery.repaired), 'repair')} made", "dim")
+        for one in recovery.unknown:
+            call.out.advise(settle_command(recovery, one))
     return exits.OK
+
+
+def _tell(call: Invocation, card: dict[str, Any], recovery: Recovery, *, applied: bool, accept_damage: bool) -> None:
+    """Print the card, or the object that holds the same."""
+    if not call.json:
+        _show(call.out, card, recovery)
+        return
+    if applied:
+        following = [settle_command(recovery, one) for one in recovery.unknown]
+    else:
+        following = _next(recovery, accept_damage=accept_damage)
+    told = {"applied": applied, "next": [call.out.following(command) for command in following]}
+    call.out.object("resume", {**recovery.as_json(), **card, **told})
 
 
 def _facts(session: Session, state: State, recovery: Recovery) -> dict[str, Any]:
@@ -164,7 +194,9 @@ def _show(out: Output, card: dict[str, Any], recovery: Recovery) -> None:
             out.line(f"{out.paint(f'{name:<8}', 'dim')}  {escape(value)}")
     _calls(out, "finished, reused", recovery.reused, None)
     _calls(out, "may be run", recovery.retryable, "green")
-    _calls(out, "outcome unknown: ask before it is run again", recovery.unknown, "red")
+    _calls(
+        out, "outcome unknown: find out, then settle it as completed, failed or not-executed", recovery.unknown, "red"
+    )
 
 
 def _calls(out: Output, title: str, calls: list[DanglingCall], color: str | None) -> None:
