@@ -26,7 +26,7 @@ events    9: 2 source.line, 1 message.user, 1 session.created, 1 step.completed,
 1 turn.completed, 1 turn.started
 tokens    812 input, 64 output
 size      5.7 KiB
-head      9:HEAD
+head      0196aaaa-0000-7000-8000-00000000000a:9:HEAD
 
       1  2026-09-21 14:13:20Z  session.created     model=provider/x cwd=/src/app flaky test
       2  2026-09-21 14:13:20Z  turn.started

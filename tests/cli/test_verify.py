@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.conftest import Runner, assert_fits_schema
-from tests.cli.stores import DAMAGED, FLAKY, FLAKY_EVENTS, build, fingerprint
+from tests.cli.stores import DAMAGED, FLAKY, FLAKY_EVENTS, HOSTILE, build, fingerprint
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,10 +48,25 @@ def test_damage_in_json_fits_the_schema(run: Runner, damaged: Path) -> None:
 
 def test_a_head_kept_elsewhere_proves_the_history(run: Runner, golden: Path) -> None:
     head = run("verify", FLAKY, "--json").objects[0]["head"]
-    assert re.fullmatch(r"9:[0-9a-f]{64}", head)
-    assert run("verify", FLAKY, "--expect", head).code == 0
-    assert run("verify", FLAKY, "--expect", head[:-2] + "00").code == 1
-    assert run("verify", FLAKY, "--expect", "10" + head[1:]).code == 1
+    assert re.fullmatch(FLAKY + r":9:[0-9a-f]{64}", head)
+    assert f"head      {head}\n" in run("show", FLAKY).out
+    bare = head.removeprefix(f"{FLAKY}:")
+    for good in (head, bare, head.upper()):
+        assert run("verify", FLAKY, "--expect", good).code == 0
+    for bad in (head[:-2] + "00", bare[:-2] + "00", f"{FLAKY}:10{bare[1:]}", f"10{bare[1:]}"):
+        assert run("verify", FLAKY, "--expect", bad).code == 1
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_head_of_another_session_is_wrong_input_and_not_damage(run: Runner, golden: Path, *, named: bool) -> None:
+    head: str = run("verify", HOSTILE, "--json").objects[0]["head"]
+    given = head if named else head.removeprefix(f"{HOSTILE}:")
+    done = run("verify", FLAKY, "--expect", given)
+    assert done.code == 2
+    assert f"error[invalid_input]: the head is one of session {HOSTILE}\n" in done.err
+    (command,) = re.findall("next   sessionctl (.*)", done.err)
+    assert run(*command.split()).code == 0
+    assert "TAMPERED" not in run("verify", FLAKY, "--expect", given, "--json").out
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_a_check_tells_what_there_is(victim: Victim) -> None:
     assert read == sizes
     with Store.open(victim.store, read_only=True) as store:
         assert check.head == store.session(victim.session).head()
-    assert check.as_json()["head"] == f"{check.head[0]}:{check.head[1]}"
+    assert check.as_json()["head"] == f"{victim.session}:{check.head[0]}:{check.head[1]}"
 
 
 @pytest.mark.parametrize("injury", [None, damage.flipped_payload, damage.missing_middle, damage.degraded_header])
@@ -160,6 +160,23 @@ def test_a_head_inside_an_atomic_group_is_proved(tmp_path: Path) -> None:
     for event in events[:4]:
         chain = _core.chain_next(chain, event.ordinal, event.event_id, event.time_us, event.digest, event.type)
     assert check_session(store.path, session_id, expect=f"4:{chain.hex()}").ok
+
+
+def test_a_head_of_another_session_is_told_from_a_changed_history(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store:
+        first, second = store.create(), store.create()
+        ordinal, chain = second.head()
+        second.append("a.b", {"n": 1})
+        fork = store.fork(second)
+        fork.append("a.b", {"n": 2})
+        path, ids = store.path, (first.id, fork.id)
+    for other in ids:  # the fork has inherited that event: the head is its parent's all the same
+        for given in (f"{ordinal}:{chain}", f"{second.id}:{ordinal}:{chain}"):
+            with pytest.raises(InvalidInput, match=f"one of session {second.id}"):
+                check_session(path, other, expect=given)
+    check = check_session(path, first.id, expect=f"{ordinal}:{'0' * 64}")
+    assert check.verdict == "TAMPERED"
+    assert check_session(path, second.id, expect=f"{second.id}:{ordinal}:{chain}").ok
 
 
 @pytest.mark.parametrize("expect", ["", "7", "7:abc", "x:" + "0" * 64, "7:" + "g" * 64])

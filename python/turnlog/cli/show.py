@@ -133,7 +133,7 @@ def _card(out: Output, row: dict[str, Any], types: dict[str, int] | None) -> Non
         "events": _events(row, types),
         "tokens": ", ".join(tokens),
         "size": size(row.get("bytes", 0)),
-        "head": f"{row.get('head_ordinal', 0)}:{row.get('head_chain', '')}",
+        "head": f"{row['id']}:{row.get('head_ordinal', 0)}:{row.get('head_chain', '')}",
     }
     for name, value in facts.items():
         if value:

@@ -67,8 +67,8 @@ def command(call: Invocation, *, session_ids: tuple[str, ...], full: bool, expec
     """Check sessions (default: all, and the store itself) for loss and change; report every finding. Writes nothing.
 
     Checks headers, checksums, order, chain and what the index saw synced; --full adds the digest of every payload.
-    A HEAD is ORDINAL:CHAIN as `show` prints it. Kept elsewhere it proves, with --expect, that nothing up to that
-    ordinal was changed, reordered or removed since.
+    A HEAD is SESSION:ORDINAL:CHAIN as `show` prints it (SESSION may be left out). Kept elsewhere it proves, with
+    --expect, that nothing up to that ordinal was changed, reordered or removed since.
     """
     if expect is not None and len(session_ids) != 1:
         raise click.UsageError("--expect takes exactly one session")

@@ -1,12 +1,18 @@
-"""The chain at one ordinal: what a head that was kept elsewhere is compared with.
+"""Heads that were kept elsewhere: their form, the chain they are compared with, whose they are.
 
-Owns: the walk to an ordinal. Reads only. Must not know: verdicts. A chain proves content, order and completeness of
-everything before it only together with the check of all segments and links.
+Owns: the form of a head, the walk to an ordinal. Reads only. Must not know: verdicts. A chain proves content, order and
+completeness of everything before it only together with the check of all segments and links.
 """
 
 from __future__ import annotations
 
+import re
+
+from turnlog import names
+from turnlog.errors import InvalidInput, TurnlogError
 from turnlog.log.chain_walk import chain_at as walk
+from turnlog.log.folders import session_ids
+from turnlog.log.log import Log
 from turnlog.log.notes import CHAIN_BYTES
 from turnlog.log.segments import open_segment
 
@@ -15,6 +21,53 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from turnlog.log.survey import SegmentReport
+
+
+_HEAD = re.compile(r"(?:([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}):)?([0-9]{1,19}):([0-9a-f]{64})")
+
+
+def head_text(session_id: str, ordinal: int, chain: str) -> str:
+    """Return a head as it is kept: `SESSION:ORDINAL:CHAIN`."""
+    return f"{session_id}:{ordinal}:{chain}"
+
+
+def parse_head(text: str, session_id: str) -> tuple[int, bytes]:
+    """Return (ordinal, chain) of a head of this session; the session's id in front may be missing.
+
+    Raises InvalidInput for another form, and for a head that names another session.
+    """
+    parts = _HEAD.fullmatch(text.strip().lower())
+    if parts is None:
+        raise InvalidInput(f"a head is [SESSION:]ORDINAL:CHAIN with 64 hex digits, not {text!r}")
+    if parts[1] not in (None, session_id):
+        raise of_another(parts[1], session_id, f"{parts[2]}:{parts[3]}")
+    return int(parts[2]), bytes.fromhex(parts[3])
+
+
+def of_another(other: str, session_id: str, head: str) -> InvalidInput:
+    """Return the error for a head of the session `other`."""
+    error = InvalidInput(f"the head is one of session {other}", session=session_id)
+    error.next = (f"sessionctl verify {other} --expect {head}",)
+    return error
+
+
+def owner_of(store_path: str, session_id: str, ordinal: int, chain: bytes) -> str | None:
+    """Return another session of the store that has this chain at the ordinal: a head fits no other session by chance.
+
+    Looks into every session, so ask it only about a head that does not fit. One that cannot be read is passed over.
+    """
+    for other in session_ids(store_path):
+        if other == session_id:
+            continue
+        log = Log(names.session_dir(store_path, other), other)
+        try:
+            if log.own_chain_at(ordinal) == chain:
+                return other
+        except TurnlogError:
+            continue  # what is wrong with that session is no answer to this question
+        finally:
+            log.close()
+    return None
 
 
 def chain_at(reports: Sequence[SegmentReport], ordinal: int) -> tuple[bytes | None, str | None]:

@@ -8,12 +8,11 @@ damage is repaired or shown.
 from __future__ import annotations
 
 import os
-import re
 from concurrent.futures import ThreadPoolExecutor
 
 from turnlog import identity, names
 from turnlog.artifacts.check import wrong_artifacts
-from turnlog.errors import Damaged, InvalidInput, NewerFormat, SessionNotFound, StorageError, TurnlogError
+from turnlog.errors import Damaged, NewerFormat, SessionNotFound, StorageError, TurnlogError
 from turnlog.log import recovery
 from turnlog.log.links import link_findings
 from turnlog.log.lock import is_locked
@@ -21,7 +20,7 @@ from turnlog.log.notes import lost_in_note
 from turnlog.log.segments import list_segments, stray_names
 from turnlog.log.survey import examine, surroundings
 from turnlog.verify.lineage_check import lineage_findings
-from turnlog.verify.proof import chain_at
+from turnlog.verify.proof import chain_at, head_text, of_another, owner_of, parse_head
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     Progress = Callable[[int], None]
 
 _THREADS = 2
-_HEAD = re.compile(r"([0-9]{1,19}):([0-9a-f]{64})")
 _INFORMATIVE = frozenset({"repaired", "stray", "twin", "live"})
 _REPAIR = "sessionctl repair {session}"
 
@@ -68,7 +66,7 @@ class SessionCheck:
             "session": self.session,
             "verdict": self.verdict,
             "ok": self.ok,
-            "head": f"{self.head[0]}:{self.head[1]}",
+            "head": head_text(self.session, *self.head),
             "events": self.events,
             "bytes": self.bytes,
             "segments": self.segments,
@@ -106,11 +104,12 @@ def check_session(
     """Check a session: every segment, the links between them, what the index saw synced.
 
     `full` also computes the SHA-256 of each payload, without which a payload changed together with its checksum is
-    not noticed. `expect` is a head kept elsewhere, `ORDINAL:CHAINHEX`: the history up to it must be that one (implies
-    `full`). `witness` is what the index saw synced. `progress` is called with the bytes read since the last call.
-    Raises SessionNotFound, InvalidInput (`expect` malformed), StorageError (the folder cannot be read).
+    not noticed. `expect` is a head kept elsewhere, `[SESSION:]ORDINAL:CHAIN`: the history up to it must be that one
+    (implies `full`). `witness` is what the index saw synced. `progress` is called with the bytes read since the last
+    call. Raises SessionNotFound, InvalidInput (`expect` malformed, or a head of another session), StorageError (the
+    folder cannot be read).
     """
-    head = _parse_head(expect) if expect is not None else None
+    head = parse_head(expect, session_id) if expect is not None else None
     directory = names.session_dir(store_path, session_id)
     if not os.path.isdir(directory):
         raise SessionNotFound("there is no such session", session=session_id, store=store_path)
@@ -127,7 +126,10 @@ def check_session(
     if witness is not None and witness["chain"]:
         findings += _prove(ours, session_id, witness["ordinal"], witness["chain"], kept="by the index")
     if head is not None:
-        findings += _prove(ours, session_id, *head, kept=None)
+        unlike = list(_prove(ours, session_id, *head, kept=None))
+        if unlike and (other := owner_of(store_path, session_id, *head)) is not None:
+            raise of_another(other, session_id, f"{head[0]}:{head[1].hex()}")
+        findings += unlike
     return SessionCheck(session_id, reports, [_with_next(finding) for finding in findings])
 
 
@@ -310,10 +312,3 @@ def _head(reports: Sequence[SegmentReport]) -> tuple[int, str]:
         return 0, ""
     scan = readable[-1].scan
     return scan["last_ordinal"], scan["chain"].hex()
-
-
-def _parse_head(text: str) -> tuple[int, bytes]:
-    parts = _HEAD.fullmatch(text.strip().lower())
-    if parts is None:
-        raise InvalidInput(f"a head is ORDINAL:CHAIN with 64 hex digits, not {text!r}")
-    return int(parts[1]), bytes.fromhex(parts[2])
