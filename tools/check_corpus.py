@@ -82,7 +82,7 @@ class Facts:
                 for line, found in sorted(self.damage.items())
             ],
             "unknown": dict(Counter(payload["type"] for payload in self.get("source.unknown"))),
-            "timestamps": {name: imported[key] for name, key in names.items()},
+            "timestamps": {name: None if "time_from" in imported else imported[key] for name, key in names.items()},
         }
 
     def claude(self) -> dict[str, Any]:

@@ -123,3 +123,20 @@ def test_a_folder_without_transcripts_is_exit_1(run: Runner, store: Path, tmp_pa
     assert (done.code, done.out) == (1, f"no transcripts were found in {folder}\n")
     assert done.err == f"making the store {store}\n"
     assert run("import", folder).err == ""
+
+
+@pytest.mark.parametrize(
+    ("folder", "named", "other"), [(CORPUS / "codex", "claude", "codex"), (CLAUDE, "codex", "claude")]
+)
+def test_files_of_another_program_than_the_one_named_are_refused_with_the_command_that_imports_them(
+    run: Runner, store: Path, folder: Path, named: str, other: str
+) -> None:
+    done = run("import", named, folder)
+    assert done.code == 2
+    assert done.err.endswith(f"  next   sessionctl import {other} {folder}\n")
+    assert done.err.count("  next ") == 1
+    assert run("list").code == 1, "no session was made"
+    told = run("import", named, folder, "--json")
+    assert_fits_schema(run, "import", told.objects)
+    assert told.objects[-1]["next"] == [f"sessionctl import {other} {folder}"]
+    assert run("import", other, folder).code in (0, 3)

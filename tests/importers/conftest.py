@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 CLAUDE = "projects/-p/5f0c6b1e-0000-4000-8000-000000000001.jsonl"
 CODEX = "sessions/2026/01/02/rollout-2026-01-02T03-04-05-01a22d81-0000-7000-8000-000000000001.jsonl"
+WRITTEN_S = 1_700_000_000
 
 
 class Desk:
@@ -30,6 +32,7 @@ class Desk:
         path = self.home / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
+        os.utime(path, (WRITTEN_S, WRITTEN_S))  # what a file without times is dated by
         return path
 
     def bring(self, data: bytes, name: str = CLAUDE) -> Imported:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +16,7 @@ from turnlog.importers.importer import import_path
 from turnlog.importers.source import find_sources, key_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.importers.conftest import Desk
@@ -133,3 +136,73 @@ def test_a_damaged_compressed_file_is_a_finding(desk: Desk) -> None:
 def test_a_file_without_a_telling_name_is_known_by_its_records(desk: Desk, data: bytes, product: str) -> None:
     sources, _ = found(desk.write(data, "saved.jsonl"))
     assert [source.product for source in sources] == [product]
+
+
+@pytest.mark.parametrize(("data", "product", "other"), [(PROMPT, "claude", "codex"), (ROLLOUT, "codex", "claude")])
+@pytest.mark.parametrize("name", [CLAUDE, CODEX, "saved.jsonl"])
+def test_the_records_say_whose_a_file_is_whatever_its_name(
+    desk: Desk, name: str, data: bytes, product: str, other: str
+) -> None:
+    path = desk.write(b"\n" + data, name)
+    sources, codes = found(path)
+    assert ([source.product for source in sources], codes) == ([product], [])
+    findings: list[dict[str, Any]] = []
+    assert list(find_sources(str(path), findings, other)) == []
+    (finding,) = findings
+    assert (finding["code"], finding["product"], finding["path"]) == ("other_product", product, str(path))
+    (result,) = import_path(desk.store, str(path), product=other)
+    assert (result.status, result.session, desk.store.session_ids()) == ("refused", None, [])
+
+
+def test_where_the_records_do_not_tell_the_name_does(desk: Desk) -> None:
+    for name, product in ((CLAUDE, "claude"), (CODEX, "codex")):
+        sources, _ = found(desk.write(b'{"tomorrow":1}\n', name))
+        assert [source.product for source in sources] == [product]
+
+
+ITEM = b'{"type":"message","id":null,"role":"user","content":[{"type":"input_text","text":"hi"}]}\n'
+HEADER = b'{"id":"x","timestamp":"2025-08-19T08:31:17.743Z","instructions":null}\n'
+
+
+@pytest.fixture
+def tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("tokyo")
+@pytest.mark.parametrize(
+    ("name", "data", "expected", "origin"),
+    [
+        (CODEX, HEADER + ITEM, "2025-08-19T08:31:17.743Z", "header"),
+        (CODEX, ITEM, "2026-01-01T18:04:05.000Z", "file_name"),  # the name has local time, nine hours ahead
+        (CODEX.replace("2026-01-02T03-04-05", "2026-01-02"), ITEM, "2026-01-01T15:00:00.000Z", "file_name"),
+        (CODEX.replace("2026-01-02T03-04-05", "2026-21-02T03-04-05"), ITEM, "2023-11-14T22:13:20.000Z", "file_time"),
+        ("saved.jsonl", ITEM, "2023-11-14T22:13:20.000Z", "file_time"),
+    ],
+)
+def test_a_file_without_times_has_that_of_its_header_its_name_or_its_last_write(
+    desk: Desk, name: str, data: bytes, expected: str, origin: str
+) -> None:
+    result = desk.bring(data, name)
+    (message,) = desk.payloads(result, "message.user")
+    assert (message["time"], message["source"]["time_from"]) == (expected, origin)
+    (end,) = desk.payloads(result, "source.imported")
+    assert (end["first_time"], end["last_time"], end["time_from"]) == (expected, expected, origin)
+    rows, _ = desk.store.list()
+    assert rows[0]["created_us"] == rows[0]["last_activity_us"]
+    assert abs(rows[0]["created_us"] - datetime.fromisoformat(expected).timestamp() * 1e6) < 1000
+
+
+def test_a_time_of_its_own_is_not_said_to_be_from_elsewhere(desk: Desk) -> None:
+    stamped = json.dumps(
+        {"timestamp": "2025-09-19T08:31:17.743Z", "type": "response_item", "payload": json.loads(ITEM)}
+    )
+    result = desk.bring(stamped.encode() + b"\n", CODEX)
+    assert "time_from" not in desk.payloads(result, "message.user")[0]["source"]
+    assert "time_from" not in desk.payloads(result, "source.imported")[0]
+    prompt = desk.bring(PROMPT)  # of the other product: no record has a time
+    assert desk.payloads(prompt, "source.imported")[0]["time_from"] == "file_time"

@@ -31,6 +31,7 @@ _REFUSAL_CODES = {
     "damaged": exits.REFUSED,
     "read_only": exits.REFUSED,
     "source_rewritten": exits.REFUSED,
+    "other_product": exits.USAGE,
 }
 _FINDINGS_SHOWN = 10
 _FINDING: dict[str, Any] = {
@@ -40,6 +41,7 @@ _FINDING: dict[str, Any] = {
     "line": "integer-",
     "offset": "integer-",
     "length": "integer-",
+    "product": "string-",
 }
 OBJECTS: dict[str, dict[str, Any]] = {
     "imported": {
@@ -54,6 +56,7 @@ OBJECTS: dict[str, dict[str, Any]] = {
         "store": "string",
         **dict.fromkeys((*_STATUSES, "lines", "events", "findings"), "integer"),
         "unknown": "{integer}",
+        "next": "[string]",
     },
 }
 
@@ -69,7 +72,8 @@ OBJECTS: dict[str, dict[str, Any]] = {
 def command(call: Invocation, sources: tuple[str, ...], verbose: bool) -> int:
     """Import transcripts: files, or folders searched for them. The originals are only read.
 
-    `claude` or `codex` in front of paths says whose they are; alone it means that program's own folder. Importing
+    `claude` or `codex` in front of paths says whose they are; alone it means that program's own folder. Without it
+    each file tells by its records. A file of the other program than the one that was named is refused. Importing
     again adds what is new and changes nothing else. Every line of a transcript is kept as it is. The store is made if
     need be.
     """
@@ -79,6 +83,7 @@ def command(call: Invocation, sources: tuple[str, ...], verbose: bool) -> int:
     totals: dict[str, int] = dict.fromkeys((*_STATUSES, "lines", "events", "findings"), 0)
     unknown: dict[str, int] = {}
     refusals: set[int] = set()
+    following: dict[str, None] = {}
     if not call.place().exists():
         call.out.note(f"making the store {escape(call.place().path)}")
     with call.open(read_only=False, create=True) as store, Progress("importing") as progress:
@@ -93,11 +98,15 @@ def command(call: Invocation, sources: tuple[str, ...], verbose: bool) -> int:
                     unknown[kind] = unknown.get(kind, 0) + number
                 if result.status == "refused":
                     refusals |= {_REFUSAL_CODES.get(finding["code"], exits.NO) for finding in result.findings}
+                    following |= dict.fromkeys(_imports_of_others(result, path))
                 _report(call.out, result, verbose=verbose)
     if call.json:
-        call.out.object("summary", {"store": store.path, **totals, "unknown": unknown})
+        commands = [call.out.following(one) for one in following]
+        call.out.object("summary", {"store": store.path, **totals, "unknown": unknown, "next": commands})
     else:
         _summarize(call.out, store.path, [path for _, path in pairs], totals, unknown)
+        for one in following:
+            call.out.advise(one)
     return _exit_code(totals, refusals)
 
 
@@ -112,6 +121,15 @@ def _pairs(sources: Sequence[str]) -> Iterator[tuple[str | None, str]]:
                 yield product, _existing(os.environ.get(variable) or os.path.expanduser(f"~/{folder}"))
         else:
             yield product, _existing(word)
+
+
+def _imports_of_others(result: Imported, path: str) -> Iterator[str]:
+    """Yield the commands that import what was refused because it is of another program."""
+    from shlex import quote
+
+    for finding in result.findings:
+        if finding["code"] == "other_product":
+            yield f"sessionctl import {finding['product']} {quote(path)}"
 
 
 def _existing(path: str) -> str:

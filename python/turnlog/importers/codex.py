@@ -77,6 +77,8 @@ class CodexMapper(Mapper):
             if isinstance(time := record.get("timestamp"), str):
                 self.time = time
                 self.facts.saw_time(time)
+        elif not self._enveloped:
+            self._time_without_envelope(kind, payload)
         family, _, name = kind.partition("/")
         if family == "response_item" and (name in CALLS or name in PROVIDER_CALLS):
             self._call(name, payload)
@@ -88,6 +90,16 @@ class CodexMapper(Mapper):
             self.unknown(kind)
         if kind in {"event_msg/item_completed", "event_msg/exec_command_end"}:
             self._remember_status(payload)
+
+    def _time_without_envelope(self, kind: str, payload: Payload) -> None:
+        """Take the time of a header, which is the only one in files without envelopes, for all that follows it."""
+        header = payload.get("session") if kind == "document" else payload if kind == "session_meta" else None
+        time = header.get("timestamp") if isinstance(header, dict) else None
+        if isinstance(time, str):
+            self.other_time = time, "header"
+            self.time = time
+        else:
+            self.infer_time()
 
     def close(self) -> None:
         """Report a model response whose token count has not come."""

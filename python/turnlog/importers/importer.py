@@ -48,13 +48,14 @@ def import_path(
     """Import a transcript, or all transcripts of a home; yield the result of each file as it is done.
 
     `progress` is called with the bytes done and the bytes in all. `product`, `claude` or `codex`, says what wrote the
-    files; without it each file tells. Raises NoSpace, SyncFailed and other errors of the
-    store's medium; a file that cannot be imported gives a result with status `refused`.
+    files; without it each file tells, and with it one whose records are of the other product is refused. Raises
+    NoSpace, SyncFailed and other errors of the store's medium; a file that cannot be imported gives a result with
+    status `refused`.
     """
     findings: list[dict[str, Any]] = []
     sources = list(find_sources(path, findings, product))
     for finding in findings:
-        yield Imported(finding["path"]).refuse(finding["code"], finding["detail"])
+        yield Imported(finding["path"]).refuse(**{name: value for name, value in finding.items() if name != "path"})
     done, total = 0, sum(source.size for source in sources)
     for source in sources:
 
@@ -100,13 +101,18 @@ class Import:
         self.source = source
         self.result = result
         self.progress = progress
-        self.mapper: Mapper = MAPPERS[source.product]()
+        self.mapper = self._mapper()
         self.session: Session | None = None
         self.stored = 0
         self.complete = False
         self.broken: OSError | None = None
         self.unflushed = self.position = self.told = 0
         self.digest = hashlib.sha256()
+
+    def _mapper(self) -> Mapper:
+        mapper = MAPPERS[self.source.product]()
+        mapper.other_time = self.source.other_time()
+        return mapper
 
     def compare(self, stream: BinaryIO) -> bool:
         """Compare the file with the digests of the lines stored from it; False when nothing is to be done."""
@@ -180,7 +186,7 @@ class Import:
     def _create(self, lines: Iterator[Line]) -> Iterator[Line]:
         """Make the session, listed under what the start of the file says."""
         source = self.source
-        seen = preview(lines, MAPPERS[source.product]())
+        seen = preview(lines, self._mapper())
         parent = None if source.parent_key is None else session_id_of(source.product, source.parent_key)
         self.session = self.store.create(
             id=self.result.session,
@@ -234,6 +240,9 @@ class Import:
             "sha256": self.digest.hexdigest(),
             **self.mapper.facts.summary(),
         }
+        if facts["first_time"] is None and (other := self.mapper.other_time) is not None:
+            times = dict.fromkeys(("first_time", "last_time", "min_time", "max_time"), other[0])
+            facts |= {**times, "time_from": other[1]}
         events.append(("source.imported", {"product": self.source.product, "key": self.source.key, **facts}))
         self._add([], events)
 

@@ -39,6 +39,7 @@ class Mapper:
         self.turn_inferred = False
         self._turn_paused = False
         self.time: str | None = None
+        self.other_time: tuple[str, str] | None = None  # for records without a time: a time, and where it is from
         self._out: list[Event] = []
         self._at: Payload = {}
         self._large = False
@@ -116,6 +117,12 @@ class Mapper:
             body.setdefault("turn", self.turn)
         body.setdefault("source", self._at)
         self._out.append((kind, body))
+
+    def infer_time(self) -> None:
+        """Give a record that has no time the one that is known of its file; `source` says where that is from."""
+        if self.other_time is not None:
+            self.time, origin = self.other_time
+            self._at = {**self._at, "time_from": origin}
 
     def place(self) -> Payload:
         """Return where the current record is, for an event that is emitted later."""

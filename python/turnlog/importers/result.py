@@ -23,10 +23,9 @@ class Imported:
         self.findings: list[dict[str, Any]] = []
         self.status = "refused"
 
-    def refuse(self, code: str, detail: str, *, offset: int | None = None) -> Imported:
-        """Say why the file was not imported (further); return self."""
-        place = {} if offset is None else {"offset": offset}
-        self.findings.append({"code": code, "path": self.path, "detail": detail, **place})
+    def refuse(self, code: str, detail: str, **more: Any) -> Imported:
+        """Say why the file was not imported (further); return self; `more`: an `offset`, a `product`."""
+        self.findings.append({"code": code, "path": self.path, "detail": detail, **more})
         self.status = "refused"
         return self
 

@@ -1,14 +1,16 @@
 """Transcript files on disk: which files of a home are sessions, of which product, and which belongs to which.
 
-Owns: discovery, product, the key that gives a file its session id, parent keys, names kept outside the files.
-Invariants: a file gives the same key and parent whether its home or the file alone is named; nothing is written; what
-cannot be read is reported, never skipped in silence. Must not know: records beyond the first ones, events, stores.
+Owns: discovery, product, the key that gives a file its session id, parent keys, names and times kept outside the files.
+Invariants: a file gives the same key and parent whether its home or the file alone is named; the shape of its first
+records says whose a file is, its name only where they do not; nothing is written; what cannot be read is reported,
+never skipped in silence. Must not know: records beyond the first ones, events, stores.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -29,7 +31,9 @@ if TYPE_CHECKING:
 MAPPERS: dict[str, type[Mapper]] = {"claude": ClaudeMapper, "codex": CodexMapper}
 SUFFIXES = (".jsonl", ".jsonl.zst")
 NOT_SESSIONS = frozenset(("history.jsonl", "session_index.jsonl", "journal.jsonl", "timeline.jsonl"))
-ROLLOUT = re.compile(r"rollout-[\dT-]{10,19}-(?P<thread>[0-9a-f-]{36})(_(?P<segment>[0-9a-f-]{36}))?\.jsonl?$")
+ROLLOUT = re.compile(
+    r"rollout-(?P<time>[\dT-]{10,19})-(?P<thread>[0-9a-f-]{36})(_(?P<segment>[0-9a-f-]{36}))?\.jsonl?$"
+)
 SUBAGENT = re.compile(r"(?P<parent>.+)/subagents/(.+/)?agent-[^/]+\.jsonl$")
 CODEX_FOLDERS = ("sessions", "archived_sessions")
 SNIFF_BYTES = 64 << 10
@@ -56,6 +60,18 @@ class SourceFile:
         """Open the file's bytes, decompressed. Raises OSError."""
         return open_bytes(self.path)
 
+    def other_time(self) -> tuple[str, str] | None:
+        """Return a time for a file whose records have none, in UTC, and where it is from: the file's name, which has
+        local time, else when the file was last written.
+        """
+        found = ROLLOUT.search(self.key) if self.product == "codex" else None
+        if found is not None and (named := _named_time(found["time"])) is not None:
+            return _utc(named), "file_name"
+        try:
+            return _utc(datetime.fromtimestamp(os.stat(self.path).st_mtime, UTC)), "file_time"
+        except (OSError, OverflowError, ValueError):
+            return None
+
 
 def key_of(path: str, product: str) -> str:
     """Return the part of a path that stays the same when the home moves: below `projects/`, or the file name."""
@@ -66,6 +82,19 @@ def key_of(path: str, product: str) -> str:
                 last = len(parts) - 1 - parts[::-1].index(anchor)
                 return "/".join(parts[max(0, last + above) :])
     return parts[-1]
+
+
+def _named_time(text: str) -> datetime | None:
+    for form in ("%Y-%m-%dT%H-%M-%S", "%Y-%m-%d"):
+        try:
+            return datetime.strptime(text, form).astimezone()
+        except (OverflowError, ValueError):
+            continue
+    return None
+
+
+def _utc(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def find_sources(path: str, findings: Findings, product: str | None = None) -> Iterator[SourceFile]:
@@ -122,7 +151,11 @@ def _source(path: str, findings: Findings, product: str | None) -> SourceFile | 
     if not head:
         findings.append(_finding("empty_file", path, "the file has no bytes"))
         return None
-    product = product or product_of(path, head)
+    shape = shape_of(head)
+    if product is not None and shape not in (None, product):
+        findings.append({**_finding("other_product", path, f"its records are of {shape}"), "product": shape})
+        return None
+    product = product or shape or product_of(path)
     if product is None:
         findings.append(_finding("unknown_product", path, "its start holds no record of a known product"))
         return None
@@ -132,13 +165,15 @@ def _source(path: str, findings: Findings, product: str | None) -> SourceFile | 
     return source
 
 
-def product_of(path: str, head: bytes) -> str | None:
-    """Tell the product by the file's name and folder, else by the shape of a record near its start."""
-    name = os.path.basename(path).removesuffix(".zst")
-    if ROLLOUT.search(name):
+def product_of(path: str) -> str | None:
+    """Tell the product by the file's name and folder."""
+    if ROLLOUT.search(os.path.basename(path).removesuffix(".zst")):
         return "codex"
-    if "projects" in os.path.abspath(path).split(os.sep)[:-1]:
-        return "claude"
+    return "claude" if "projects" in os.path.abspath(path).split(os.sep)[:-1] else None
+
+
+def shape_of(head: bytes) -> str | None:
+    """Tell the product by the shape of a record near the start of a file; None where no record tells."""
     for line in head.split(b"\n")[:SNIFF_LINES]:
         try:
             record = msgspec.json.decode(line)
