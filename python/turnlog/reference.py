@@ -1,7 +1,8 @@
 """A reference to an artifact, and the mark of a value that already has its stored form.
 
-Owns: the members by which an event names an artifact. Invariant: `Reference.from_payload(reference.as_payload())` gives
-an equal reference. Must not know: files, stores, where in a payload a reference stands.
+Owns: the key and the members by which an event names an artifact. Invariant:
+`Reference.from_payload(reference.as_payload())` gives an equal reference. Must not know: files, stores, where in a
+payload a reference stands.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 BINARY = "application/octet-stream"
+KEY = "$artifact"
+"""The one member of the object by which a stored payload refers to an artifact."""
 
 
 class Reference:

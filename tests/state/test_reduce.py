@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.histories import Item, StoredEvent, histories, history, stored
+from tests.state.folding import CALL, TURN, call, codes, reduced
 from turnlog import events
-from turnlog.errors import InvalidInput, InvalidTransition
+from turnlog.errors import InvalidTransition
 from turnlog.state.reduce import RULES, check_transition, fold, reduce, refusal_of
 from turnlog.state.state import RECENT_CALLS_MAX, RECENT_TURNS_MAX, VIOLATIONS_MAX, State
-from turnlog.state.transitions import CALL_TARGETS
 
 TYPES = st.sampled_from([*events.TYPES, "acme.note", "turn.paused", "nodot", ""])
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["t1", "c1", "", "running"])
@@ -30,25 +30,6 @@ NAMES = st.sampled_from(
     ]
 )
 PAYLOADS = st.dictionaries(NAMES, VALUES, max_size=6) | VALUES
-
-
-def reduced(*items: Item, session: str = "") -> State:
-    state = State(session)
-    for ordinal, (type, payload) in enumerate(items, 1):
-        reduce(state, type, ordinal, ordinal * 1_000, payload)
-    return state
-
-
-def codes(state: State) -> list[str]:
-    return [violation.code for violation in state.violations]
-
-
-TURN: Item = ("turn.started", {"turn": "t1"})
-CALL: Item = ("tool.proposed", {"turn": "t1", "call_id": "c1", "name": "bash"})
-
-
-def call(name: str, **more: Any) -> Item:
-    return f"tool.{name}", {"turn": "t1", "call_id": "c1", **more}
 
 
 # -- all histories -----------------------------------------------------------------------------------------------------
@@ -173,86 +154,7 @@ def test_what_only_the_slow_decoder_reads_is_reduced_too() -> None:
     assert fold(stored([("turn.started", payload)])).turn == reduced(("turn.started", payload)).turn
 
 
-# -- calls -------------------------------------------------------------------------------------------------------------
-
-
-def test_a_call_goes_from_proposal_to_result() -> None:
-    state = reduced(TURN, CALL, call("approval_requested"), call("approved", by="user"), call("started", attempt=1))
-    (open_call,) = state.open_calls.values()
-    assert (open_call.state, open_call.decided_by, open_call.attempts, open_call.standing) == (
-        *("started", "user", 1, "unknown"),
-    )
-    reduce(state, *("tool.completed", 6, 0), call("completed")[1])
-    done = state.call("t1", "c1")
-    assert done is not None
-    assert (done.standing, done.outcome_ordinal, state.open_calls) == ("finished", 6, {})
-
-
-def test_the_first_outcome_stands() -> None:
-    state = reduced(TURN, CALL, call("started"), call("completed"), call("failed"))
-    found = state.call("t1", "c1")
-    assert found is not None
-    assert (codes(state), found.state, state.call_counts) == (["call_order"], "completed", {"completed": 1})
-
-
-def test_a_call_id_may_come_again_in_the_next_turn() -> None:
-    state = reduced(
-        *(TURN, CALL, call("denied"), ("turn.completed", {"turn": "t1"})),
-        *(("turn.started", {"turn": "t2"}), ("tool.proposed", {"turn": "t2", "call_id": "c1"})),
-    )
-    assert codes(state) == []
-    assert {key: found.state for key, found in (state.recent_calls | state.open_calls).items()} == {
-        ("t1", "c1"): "denied",
-        ("t2", "c1"): "proposed",
-    }
-
-
-def test_a_started_call_whose_proposal_is_lost_is_still_unknown() -> None:
-    state = reduced(call("started"))
-    (found,) = state.open_calls.values()
-    assert (codes(state), found.standing) == (["call_unknown"], "unknown")
-
-
-def test_only_a_repeatable_call_may_start_again() -> None:
-    again = (call("started"), call("started"))
-    assert codes(reduced(TURN, CALL, *again)) == ["call_order"]
-    state = reduced(TURN, ("tool.proposed", {**CALL[1], "effect": "idempotent"}), *again)
-    assert (codes(state), next(iter(state.open_calls.values())).attempts) == ([], 2)
-
-
-def test_a_call_resolved_as_not_executed_may_be_started() -> None:
-    lost = (TURN, CALL, call("started"), call("outcome_unknown"), call("resolved", outcome="not_executed"))
-    state = reduced(*lost)
-    assert [found.standing for found in state.open_calls.values()] == ["not_started"]
-    assert codes(reduced(*lost, call("started"), call("completed"))) == []
-
-
-@pytest.mark.parametrize("name", [type[5:] for type in CALL_TARGETS if type != "tool.proposed"])
-def test_nothing_happens_to_a_call_that_was_denied(name: str) -> None:
-    state = reduced(TURN, CALL, call("denied"))
-    with pytest.raises(InvalidTransition) as caught:
-        check_transition(state, *call(name))
-    assert (caught.value.code, caught.value.rule) == ("invalid_transition", "call_order")
-    assert isinstance(caught.value, InvalidInput)
-
-
-def test_an_observed_history_is_not_held_to_the_tables() -> None:
-    source = {"source": {"line": 1, "offset": 0}}
-    state = reduced(
-        ("tool.completed", {"call_id": "c0", **source}),
-        ("turn.completed", {"turn": "t9", **source}),
-        ("turn.started", {"turn": "t1", **source}),
-        ("turn.started", {"turn": "t2", **source}),
-        ("tool.proposed", {"turn": "t2", "call_id": "c1", **source}),
-        ("turn.interrupted", {"turn": "t2", **source}),
-        ("tool.completed", {"turn": "t3", "call_id": "c1", **source}),
-        ("turn.completed", {"turn": "t2", **source}),
-    )
-    assert codes(state) == []
-    assert (state.turn_counts, state.open_calls) == ({"interrupted": 1, "completed": 1}, {})
-
-
-# -- turns, steps, input -----------------------------------------------------------------------------------------------
+# -- what the tables forbid, and whom they do not bind ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -295,89 +197,20 @@ def test_what_is_illegal_is_refused_before_and_found_after(items: list[Item], ty
     assert len(codes(state)) == 1
 
 
-def test_a_turn_that_overlaps_interrupts_the_one_before() -> None:
-    state = reduced(TURN, ("step.started", {"step": "s1"}), ("turn.started", {"turn": "t2"}))
-    assert state.turn is not None
-    assert (state.turn.id, state.step, state.recent_turns["t1"].state) == ("t2", None, "interrupted")
-
-
-def test_a_turn_counts_what_happened_in_it() -> None:
+def test_an_observed_history_is_not_held_to_the_tables() -> None:
+    source = {"source": {"line": 1, "offset": 0}}
     state = reduced(
-        ("session.configured", {"model": "m1"}),
-        *(TURN, ("message.user", {"content": "Why?"}), ("step.started", {"step": "s1", "model": "m2"})),
-        *(("step.completed", {"step": "s1", "usage": {"input": 5, "output": -1, "cache_read": True}}), CALL),
+        ("tool.completed", {"call_id": "c0", **source}),
+        ("turn.completed", {"turn": "t9", **source}),
+        ("turn.started", {"turn": "t1", **source}),
+        ("turn.started", {"turn": "t2", **source}),
+        ("tool.proposed", {"turn": "t2", "call_id": "c1", **source}),
+        ("turn.interrupted", {"turn": "t2", **source}),
+        ("tool.completed", {"turn": "t3", "call_id": "c1", **source}),
+        ("turn.completed", {"turn": "t2", **source}),
     )
-    turn = state.turn
-    assert turn is not None
-    assert (turn.configured_ordinal, turn.input_ordinal, turn.steps, turn.calls, turn.messages) == (1, 3, 1, 1, 1)
-    assert (state.usage.input, state.usage.output, list(state.usage_by_model)) == (5, 0, ["m2"])
-
-
-def test_token_counts_beyond_all_measure_stop_at_the_largest_the_index_holds() -> None:
-    state = reduced(*[("step.completed", {"usage": {"input": 2**80, "output": 1}})] * 2)
-    assert (state.usage.input, state.usage.output) == (2**63 - 1, 2)
-
-
-def test_waiting_input_is_taken_by_id_or_in_order() -> None:
-    queue: list[Item] = [("turn.input_queued", {"input_id": "a"}), ("turn.input_queued", {}), ("turn.input_queued", {})]
-    state = reduced(*queue, ("turn.input_consumed", {}), ("turn.input_consumed", {"input_id": "@3"}))
-    assert [(found.id, found.consumed_ordinal) for found in state.consumed] == [("a", 4), ("@3", 5)]
-    assert list(state.queued) == ["@2"]
-
-
-def test_the_context_of_a_step_is_a_reference() -> None:
-    context = {"base": 1, "kept": 7, "added": ["d1", "d2"]}
-    state = reduced(TURN, ("step.started", {"step": "s1", "context": context}), ("step.completed", {"step": "s1"}))
-    assert state.last_step is not None
-    assert (state.last_step.context_ordinal, state.last_step.context_items, state.step) == (2, 9, None)
-
-
-# -- session, plan, tasks ----------------------------------------------------------------------------------------------
-
-
-def test_settings_change_and_identity_does_not() -> None:
-    created = {"title": "A  b", "model": "m1", "principal": "p", "tags": ["x"], "tools": [{"name": "bash"}]}
-    changes = {"model": "m2", "tools": None, "product": "other", "source": {"line": 1}}
-    state = reduced(("session.created", created), ("session.configured", changes))
-    assert state.identity is not None
-    assert (state.identity.principal, state.title, state.tags) == ("p", "A b", ("x",))
-    assert (state.model, state.settings) == ("m2", {"model": "m2", "product": "other"})
-
-
-def test_a_fork_opens_what_was_closed_and_names_its_parent() -> None:
-    fork: dict[str, Any] = {"parent": "s0", "fork_ordinal": 2, "parent_chain": "ab", "model": "m2"}
-    created: dict[str, Any] = {"model": "m1", "principal": "p"}
-    state = reduced(("session.created", created), ("session.closed", {}), ("session.forked", fork))
-    assert state.identity is not None
-    assert (state.identity.ordinal, state.identity.principal, state.identity.parent) == (3, "p", "s0")
-    assert [(origin.parent, origin.fork_ordinal) for origin in state.lineage] == [("s0", 2)]
-    assert (state.phase, state.model, codes(state)) == ("open", "m2", [])
-
-
-def test_an_approval_counts_for_the_current_version_only() -> None:
-    state = reduced(
-        *(("plan.proposed", {"plan": "p"}), ("plan.revised", {}), ("plan.approved", {"version": 2, "by": "user"})),
-        ("plan.revised", {"version": 3}),
-    )
-    assert [(plan.version, plan.state, plan.approved_by) for plan in state.plan_versions] == [
-        *[(1, "proposed", ""), (2, "approved", "user"), (3, "proposed", "")],
-    ]
-
-
-def test_a_task_is_ready_when_all_it_depends_on_is_completed() -> None:
-    tasks: list[Item] = [("task.added", {"task": "a"}), ("task.added", {"task": "b"})]
-    tasks.append(("task.added", {"task": "c", "depends_on": ["a", "b"]}))
-    done: list[Item] = [("task.updated", {"task": name, "state": "completed"}) for name in ("a", "b")]
-    assert [task.id for task in reduced(*tasks).ready] == ["a", "b"]
-    assert [task.id for task in reduced(*tasks, *done[:1]).ready] == ["b"]
-    assert [task.id for task in reduced(*tasks, *done).ready] == ["c"]
-
-
-def test_an_edge_that_closes_a_cycle_is_refused_and_left_out() -> None:
-    tasks: list[Item] = [("task.added", {"task": "a"}), ("task.added", {"task": "b", "depends_on": ["a"]})]
-    state = reduced(*tasks, ("task.updated", {"task": "a", "depends_on": ["b"], "title": "A"}))
-    assert codes(state) == ["task_cycle"]
-    assert (state.tasks["a"].depends_on, state.tasks["a"].title) == ((), "A")
+    assert codes(state) == []
+    assert (state.turn_counts, state.open_calls) == ({"interrupted": 1, "completed": 1}, {})
 
 
 # -- bounds ------------------------------------------------------------------------------------------------------------

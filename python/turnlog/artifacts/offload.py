@@ -13,7 +13,7 @@ from binascii import a2b_base64, b2a_base64
 
 from turnlog import _core
 from turnlog.errors import Damaged, InvalidInput
-from turnlog.reference import BINARY, Reference, Stored
+from turnlog.reference import BINARY, KEY, Reference, Stored
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     Read = Callable[[Reference], bytes]
 
-KEY = "$artifact"
+MARK = f'"{KEY}":'.encode("ascii")
+"""What the stored bytes of a payload hold wherever it refers to an artifact, and no text in it can look like."""
 LIMIT_BYTES = 64 * 1024
 _SUMMARY_CHARACTERS = 120
 _PREFIX_MAX_CHARACTERS = 256

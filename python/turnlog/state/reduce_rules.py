@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from turnlog.reference import KEY
 from turnlog.state.records import PREVIEW_CHARACTERS_MAX, Violation
 from turnlog.state.state import NAMES_MAX, VIOLATIONS_MAX, State
 
@@ -59,7 +60,12 @@ def text(payload: Payload, name: str) -> str:
 
 
 def preview(value: object) -> str:
-    """Return text as one short line: white space joined, cut to PREVIEW_CHARACTERS_MAX."""
+    """Return text as one short line: white space joined, cut to PREVIEW_CHARACTERS_MAX; of text that became an
+    artifact, the summary that stands in its place.
+    """
+    if isinstance(value, dict):
+        reference = value.get(KEY)
+        value = reference.get("summary") if isinstance(reference, dict) else None
     if not isinstance(value, str):
         return ""
     return " ".join(value[: 4 * PREVIEW_CHARACTERS_MAX].split())[:PREVIEW_CHARACTERS_MAX]

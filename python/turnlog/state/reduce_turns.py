@@ -173,8 +173,9 @@ def _step_started(state: State, type: str, payload: Payload, ordinal: int, time_
     context = payload.get("context")
     items = 0
     if isinstance(context, dict):
-        added = context.get("added")
-        items = positive(context, "kept") + (len(added) if isinstance(added, list | tuple) else 0)
+        added = context.get("added")  # parts, of which one may stand for many messages: only `count` counts those
+        listed = positive(context, "kept") + (len(added) if isinstance(added, list | tuple) else 0)
+        items = positive(context, "count") if "count" in context else listed
     where = turn.id if turn is not None else text(payload, "turn")
     state.step = Step(
         name, where, ordinal, time_us, text(payload, "model"), ordinal if context is not None else 0, items
