@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Runner, assert_fits_schema
 from tests.cli.stores import DAMAGED, FLAKY, FLAKY_EVENTS, HOSTILE, build, fingerprint
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from turnlog import Store, names
+from turnlog.artifacts.artifacts import ArtifactStore
+from turnlog.reference import Reference
 
 
 def test_a_sound_store_is_ok_on_one_line(run: Runner, golden: Path) -> None:
@@ -103,3 +103,28 @@ def test_verify_writes_no_byte(run: Runner, damaged: Path, index: str) -> None:
     for words in ([], ["--full"], [DAMAGED, "--json"], [FLAKY]):
         run("verify", *words)
     assert fingerprint(damaged) == before
+
+
+def test_a_reference_to_what_is_not_there_is_exit_1_and_fits_the_schema(run: Runner, whole: Path) -> None:
+    with Store.open(whole) as store, store.create() as session:
+        session.append("note.written", {"output": Reference("0" * 64, 3).as_payload()})
+        receipt = session.append("note.written", {"output": {"$artifact": Reference("0" * 64, 3).as_payload()}})
+    assert run("verify").code == 0
+    done = run("verify", "--full", "--json")
+    finding = next(item for item in done.objects if item["type"] == "finding")
+    assert (done.code, finding["ordinal"], finding["digest"]) == (1, receipt.ordinal, "0" * 64)
+    assert_fits_schema(run, "verify", done.objects)
+    done = run("verify", "--full")
+    assert done.lines[-1].startswith("damaged  1 of 2 sessions")
+    assert done.err == f"  next   sessionctl show {session.id}:{receipt.ordinal}\n"
+    assert run("show", f"{session.id}:{receipt.ordinal}").code == 0
+
+
+def test_an_artifact_that_does_not_hold_what_its_name_says_is_exit_1(run: Runner, whole: Path) -> None:
+    digest = ArtifactStore(whole).put(b"content").digest
+    path = Path(names.artifact_path(str(whole), digest))
+    path.write_bytes(b"changed")
+    assert run("verify").code == 0
+    done = run("verify", "--full", "--json")
+    assert (done.code, done.objects[-1]["ok"]) == (1, False)
+    assert_fits_schema(run, "verify", done.objects)

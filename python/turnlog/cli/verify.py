@@ -17,6 +17,7 @@ from turnlog.cli.place import session_of
 from turnlog.cli.progress import Progress
 from turnlog.cli.terminal import count, escape, size
 from turnlog.errors import IndexUnavailable
+from turnlog.log import recovery
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ FINDING: dict[str, Any] = {
     **dict.fromkeys(("session", "segment"), "string?"),
     **dict.fromkeys(("offset", "end"), "integer"),
     "lost": "[integer]?",
+    "ordinal": "integer-",
+    "digest": "string-",
     "next": "[string]",
 }
 OBJECTS: dict[str, dict[str, Any]] = {
@@ -59,14 +62,15 @@ OBJECTS: dict[str, dict[str, Any]] = {
     OBJECTS,
     [
         click.Argument(["session_ids"], metavar="[ID]...", nargs=-1),
-        click.Option(["--full"], is_flag=True, help="Also compute the digest of every payload."),
+        click.Option(["--full"], is_flag=True, help="Also compute every digest, and look for every artifact."),
         click.Option(["--expect"], metavar="HEAD", help="The history up to this head must be the one it was taken of."),
     ],
 )
 def command(call: Invocation, *, session_ids: tuple[str, ...], full: bool, expect: str | None) -> int:
     """Check sessions (default: all, and the store itself) for loss and change; report every finding. Writes nothing.
 
-    Checks headers, checksums, order, chain and what the index saw synced; --full adds the digest of every payload.
+    Checks headers, checksums, order, chain and what the index saw synced; --full adds the digest of every payload,
+    that each artifact an event refers to is there with its size and, where the store is checked, what artifacts hold.
     A HEAD is SESSION:ORDINAL:CHAIN as `show` prints it (SESSION may be left out). Kept elsewhere it proves, with
     --expect, that nothing up to that ordinal was changed, reordered or removed since.
     """
@@ -132,7 +136,7 @@ class Report:
         for finding in findings:
             self._totals["findings"] += 1
             self._next |= dict.fromkeys(finding["next"])
-            if finding["session"] is None and finding["next"]:
+            if finding["session"] is None and finding["verdict"] not in recovery.ROUTINE:
                 self._codes.add(exits.NO)
             show_finding(self._out, finding)
 

@@ -21,6 +21,7 @@ from turnlog.log.segments import list_segments, stray_names
 from turnlog.log.survey import examine, surroundings
 from turnlog.verify.lineage_check import lineage_findings
 from turnlog.verify.proof import chain_at, head_text, of_another, owner_of, parse_head
+from turnlog.verify.reference_check import reference_findings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ def check_session(
     """Check a session: every segment, the links between them, what the index saw synced.
 
     `full` also computes the SHA-256 of each payload, without which a payload changed together with its checksum is
-    not noticed. `expect` is a head kept elsewhere, `[SESSION:]ORDINAL:CHAIN`: the history up to it must be that one
+    not noticed, and looks whether each artifact that an event refers to is there with its size (`check_store` reads
+    their content). `expect` is a head kept elsewhere, `[SESSION:]ORDINAL:CHAIN`: the history up to it must be that one
     (implies `full`). `witness` is what the index saw synced. `progress` is called with the bytes read since the last
     call. Raises SessionNotFound, InvalidInput (`expect` malformed, or a head of another session), StorageError (the
     folder cannot be read).
@@ -120,6 +122,8 @@ def check_session(
     findings += lineage_findings(directory, session_id)
     findings += _repaired(reports, session_id)
     findings += _folder(files, directory, session_id, known=witness is not None)
+    if digests:
+        findings += reference_findings(directory, session_id)
     if is_locked(directory):
         findings = _while_written(findings, files)
     ours = [report for report in reports if report.ours]
