@@ -34,7 +34,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("__init__", "aio", "aio_threads", "aio_work"),
     ("verify",),
     ("repair",),
-    ("compact", "importers"),
+    ("compact", "importers", "prune"),
     ("__main__", "cli"),
 )
 PURE = ("context/", "history/", "state/", "index/projection", "log/recovery", "resume/dangling")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 OF_A_SESSION = ("show", "cat", "tail", "stats", "verify", "repair", "compact", "path", "fork", "resume", "settle")
 MORE = {"settle": ["c1", "--outcome", "completed"]}  # what a verb needs beside the session
-OF_A_STORE = ("list", "stats", "verify", "repair", "compact", "rebuild-index")
+OF_A_STORE = ("list", "stats", "verify", "repair", "compact", "rebuild-index", "prune")
 READERS = (
     ["list"],
     ["list", "--json"],
@@ -36,6 +36,8 @@ READERS = (
     ["verify"],
     ["verify", "--full"],
     ["repair"],
+    ["prune"],
+    ["prune", "--dry-run", "--json"],
     ["path"],
     ["resume", "latest"],
     ["path", "latest"],
@@ -72,7 +74,7 @@ def test_a_missing_store_is_exit_10_also_with_an_id(run: Runner, verb: str, tmp_
     assert (done.code, done.error["code"]) == (10, "store_not_found")
 
 
-@pytest.mark.parametrize("verb", [*OF_A_SESSION, "list", "rebuild-index", "import"])
+@pytest.mark.parametrize("verb", [*OF_A_SESSION, "list", "rebuild-index", "prune", "import"])
 def test_a_newer_store_is_exit_13_and_untouched(run: Runner, verb: str, golden: Path, tmp_path: Path) -> None:
     (golden / "store.json").write_text('{"created_us":1,"format":2,"store_id":"x"}', encoding="utf-8")
     before = fingerprint(golden)

@@ -41,10 +41,13 @@ class Swept:
         self.young = 0
 
 
-def sweep(store_path: str, referenced: Iterable[str], *, grace_days: float, dry_run: bool) -> Swept:
+def sweep(
+    store_path: str, referenced: Iterable[str], *, grace_days: float, dry_run: bool, now_s: float | None = None
+) -> Swept:
     """Remove the artifacts that `referenced` does not name and that were last put more than `grace_days` ago.
 
-    An artifact put after `referenced` was collected is safe as long as collecting took less than the grace period.
+    An artifact put after `referenced` was collected is safe as long as collecting took less than the grace period, or
+    always where `now_s` is the time (seconds since 1970) at which collecting began; without it the clock is asked.
     Raises InvalidInput (negative grace, or something among `referenced` that is no digest), ReadOnly, StorageError.
     """
     if not grace_days >= 0:  # NaN too
@@ -56,7 +59,7 @@ def sweep(store_path: str, referenced: Iterable[str], *, grace_days: float, dry_
         wanted.add(bytes.fromhex(digest))
     swept = Swept(dry_run=dry_run)
     root = os.path.join(os.path.abspath(store_path), names.ARTIFACTS)
-    oldest_kept_s = time.time() - grace_days * _DAY_S
+    oldest_kept_s = (time.time() if now_s is None else now_s) - grace_days * _DAY_S
     try:
         if os.path.isdir(root):
             _Sweep(root, wanted, oldest_kept_s, swept).run()
@@ -118,7 +121,7 @@ class _Sweep:
                 found = os.stat(path, follow_symlinks=False)
             except FileNotFoundError:  # a put finished, or another sweep was here
                 return None
-            if found.st_mtime > oldest_kept_s:
+            if found.st_mtime >= oldest_kept_s:
                 return False
             if not self.swept.dry_run:
                 os.unlink(path)

@@ -8,6 +8,7 @@ stores, where output goes.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
@@ -131,13 +132,20 @@ def moment(time_us: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(time_us // 1_000_000))
 
 
-def parse_moment(text: str, now_us: int) -> int:
-    """Return the time that `2d`, `90m` or an ISO date means, in microseconds since 1970. Raises ValueError."""
+def parse_span(text: str) -> int:
+    """Return the seconds that `90m`, `2d` or `1w` means. Raises ValueError."""
     digits, unit = text[:-1], text[-1:]
     if unit in _DURATIONS_S and digits.isascii() and digits.isdigit():
-        return max(0, now_us - int(digits) * _DURATIONS_S[unit] * 1_000_000)
+        return int(digits) * _DURATIONS_S[unit]
+    raise ValueError(f"not a span of time: {text}")
+
+
+def parse_moment(text: str, now_us: int) -> int:
+    """Return the time that `2d`, `90m` or an ISO date means, in microseconds since 1970. Raises ValueError."""
     from datetime import datetime
 
+    with suppress(ValueError):
+        return max(0, now_us - parse_span(text) * 1_000_000)
     try:
         return int(datetime.fromisoformat(text).timestamp() * 1_000_000)
     except ValueError as error:
