@@ -85,7 +85,9 @@ class SessionModel(SessionHistory):
     ) -> Subscription:
         """Call `callback(new, old)` in the appending thread whenever the part that `selector` returns has changed.
 
-        It is called after the event behind the change has the durability it was appended with. `now` calls it at once.
+        It is called after the event behind the change has the durability it was appended with: of a durable append it
+        hears once no crash can take it back; of a buffered one at once, before its sync, so a crash of the system (not
+        of the process) may take back what it was told. `now` calls it at once.
         An exception of it is logged and kept from the appender. End it by `close()` or a `with` block.
 
         >>> from turnlog import Store

@@ -39,9 +39,19 @@ class Faults:
 
 
 def run_child(
-    core: str, code: str, folder: Path, words: dict[str, int] | None = None, *, prefix: tuple[str, ...] = ()
+    core: str,
+    code: str,
+    folder: Path,
+    words: dict[str, int] | None = None,
+    *,
+    prefix: tuple[str, ...] = (),
+    environment: dict[str, str] | None = None,
+    behind: tuple[str, ...] = (),
 ) -> str:
-    """Run `code` after CHILD below, as an argument of the command `prefix`; return what it printed."""
+    """Run `code` after CHILD below, as an argument of the command `prefix`; return what it printed.
+
+    `environment` is added to its own, the libraries `behind` are loaded after that of the faults.
+    """
     compiler = shutil.which("cc")
     if compiler is None or sys.platform != "linux":
         pytest.skip("needs Linux and a C compiler")
@@ -52,14 +62,15 @@ def run_child(
     faults = Faults(str(shared))
     for name, value in (words or {}).items():
         faults[name] = value
-    environment = {
+    full = {
         **os.environ,
-        "LD_PRELOAD": str(library),
+        **(environment or {}),
+        "LD_PRELOAD": os.pathsep.join([str(library), *behind]),
         "FAULTS_FILE": str(shared),
         "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), str(ROOT)]),
     }
     arguments = [*prefix, sys.executable, "-c", CHILD + code, core, str(folder)]
-    child = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    child = subprocess.run(arguments, env=full, capture_output=True, text=True, timeout=60, check=False)
     assert child.returncode == 0, child.stdout + child.stderr
     return child.stdout
 
