@@ -132,6 +132,9 @@ class MemoryAppender(Appender):
     def visible(self) -> None:
         """Return None: there is no segment."""
 
+    def durable_end(self) -> None:
+        """Return None: there is no segment."""
+
     def head(self) -> dict[str, Any]:
         """Return ordinal and chain."""
         return {"ordinal": len(self.events), "chain": self.chain, "poisoned": False}

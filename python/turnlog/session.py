@@ -170,22 +170,28 @@ class Session(SessionModel, SessionWatching):
         ordinal, chain = self.log().head()
         return ordinal, chain.hex()
 
-    def log(self) -> Log:
-        """Return a reader over this session's segments."""
+    def log(self, *, durable: bool = False) -> Log:
+        """Return a reader over this session's segments; a `durable` one shows nothing that a crash could take back."""
         if self._closed:
             raise self._why_closed()
         if self._memory is not None:
             return self._memory.log()
-        return Log(names.session_dir(self._store.path, self.id), self.id, self.visible)
+        end = self.durable_end if durable else self.visible
+        return Log(names.session_dir(self._store.path, self.id), self.id, end)
 
     def visible(self) -> tuple[str, int] | None:
         """Return the segment this object writes and where its acknowledged part ends; None when it does not write."""
         appender = self._appender
         return None if appender is None else appender.visible()
 
+    def durable_end(self) -> tuple[str, int] | None:
+        """Return the same with the end of what no crash can take back (for feeds)."""
+        appender = self._appender
+        return None if appender is None else appender.durable_end()
+
     def shown(self) -> tuple[object, ...] | None:
-        """Return what changes whenever there is more to read; None when this object does not write the session."""
-        return self.visible() if self._memory is None else (self._memory.head()["ordinal"],)
+        """Return what changes when a feed has more to hand out; None when this object does not write the session."""
+        return self.durable_end() if self._memory is None else (self._memory.head()["ordinal"],)
 
     # -- for the store ---------------------------------------------------------------------------------------------
 

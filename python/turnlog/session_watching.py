@@ -38,7 +38,7 @@ class SessionWatching:
 
     if TYPE_CHECKING:
 
-        def log(self) -> Log: ...  # noqa: D102 - documented there
+        def log(self, *, durable: bool = False) -> Log: ...  # noqa: D102 - documented there
         def live(self) -> Live: ...  # noqa: D102 - documented there
         def written_head(self) -> dict[str, Any] | None: ...  # noqa: D102 - documented there
 
@@ -51,7 +51,8 @@ class SessionWatching:
         on_caught_up: Callable[[str], object] | None = None,
     ) -> Iterator[FeedEvent]:
         """Iterate over the events after an ordinal or a cursor, and go on with new ones as they become durable, from
-        any process: gap-free, each once. Each has a `cursor` to go on from later.
+        any process: gap-free, each once. Each has a `cursor` to go on from later, also after a crash: a buffered event
+        comes once it is synced, which `subscribe` does not wait for.
 
         `on_caught_up(cursor)` is called whenever everything that was there has been handed out. Ends when the session
         or store is closed in this process, or when nothing came for `timeout_ms`. Raises InvalidInput (no cursor of
@@ -91,7 +92,7 @@ class SessionWatching:
 
         wanted = types_wanted(types)
         return follow(
-            self.place(ordinal_after(after, self.id)),
+            self.place(ordinal_after(after, self.id), durable=True),
             self.id,
             wanted,
             ended=lambda: self._closed,
@@ -123,8 +124,9 @@ class SessionWatching:
         """
         return self._children
 
-    def place(self, after: int) -> Tail:
-        """Return a place in the session's log behind an ordinal, which moves forward (for feeds).
+    def place(self, after: int, *, durable: bool = False) -> Tail:
+        """Return a place in the session's log behind an ordinal, which moves forward (for feeds); a `durable` one never
+        comes to what a crash could take back.
 
         >>> from turnlog import Store
         >>> [event.type for event in Store.ephemeral().create().place(0).look()]
@@ -132,7 +134,7 @@ class SessionWatching:
         """
         from turnlog.log.tail import Tail
 
-        return Tail(self.log(), after) if self._memory is None else self._memory.tail(after)
+        return Tail(self.log(durable=durable), after) if self._memory is None else self._memory.tail(after)
 
     def subscribe(
         self,

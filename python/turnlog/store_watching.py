@@ -118,7 +118,7 @@ class StoreWatching:
 
         positions = {}
         for session_id in {*self.session_ids(), *(session.id for session in self.open_sessions())}:
-            log = self.session(session_id).log()
+            log = self.session(session_id).log(durable=True)
             try:
                 positions[session_id] = log.head()[0]
             finally:

@@ -193,7 +193,35 @@ with Store.open(path, roll_bytes=8192) as store:
 done()
 """
 
+# Followers in the writing process wait for the sync of buffered events too: their cursors outlive a crash.
+BUFFERED = """
+def follow_all(feed, how):
+    def run():
+        for event in feed:
+            tell(how, event.session, event.ordinal)
+            tell_cursor(how + " cursor")(event.cursor)
+            if event.type == "all.done":
+                return
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
+
+with Store.open(path, roll_bytes=8192) as store:
+    session = store.create()
+    followers = [follow_all(session.follow(), "follower"), follow_all(store.follow(), "store follower")]
+    for step in range(20):
+        session.append("note.written", {"step": step, "text": "x" * 900}, durability="buffered")
+        tell_cursor("store follower place")(store.cursor())
+        time.sleep(0.01)
+    session.append("all.done", {}, durability="buffered")
+    join_all(followers)
+done()
+"""
+
 HOW = {
+    "buffered": {
+        *("follower", "store follower", "follower cursor", "store follower cursor", "store follower place"),
+    },
     "here": {
         *("receipt", "listener", "caught up", "store follower caught up"),
         *("subscriber", "store subscriber", "follower", "reader", "store follower"),
@@ -206,7 +234,13 @@ HOW = {
     },
     "elsewhere": {"follower elsewhere", "store follower elsewhere"},
 }
-SCENES = {"here": HERE, "calls": CALLS, "async": "LISTENS = True" + ASYNC, "elsewhere": 'EARLY = ""' + ELSEWHERE}
+SCENES = {
+    "here": HERE,
+    "buffered": BUFFERED,
+    "calls": CALLS,
+    "async": "LISTENS = True" + ASYNC,
+    "elsewhere": 'EARLY = ""' + ELSEWHERE,
+}
 
 
 def told_too_early(core: str, code: str, folder: Path) -> tuple[set[str], set[str]]:
@@ -264,7 +298,7 @@ Committer.commit = lambda self, segments, commit=Committer.commit: threading.Thr
 # Readers in the writing process are shown what is written, synced or not.
 SHOWS_WRITTEN = """
 from turnlog.log.appender import Appender
-Appender.visible = Appender._written
+Appender.visible = Appender.durable_end = Appender._written
 """
 
 # The state takes an event, and its listeners hear of it, before the event is appended.
@@ -306,6 +340,12 @@ def test_control_a_reader_that_is_shown_what_is_not_synced_is_caught(core: Modul
     assert {"subscriber", "store subscriber", "follower", "reader", "store follower"} & early
     assert {"follower cursor", "caught up"} & early
     assert "receipt" not in early
+
+
+def test_control_a_follower_that_is_shown_what_is_only_buffered_is_caught(core: ModuleType, tmp_path: Path) -> None:
+    shows_buffered = "from turnlog.log.appender import Appender\nAppender.durable_end = Appender.visible\n"
+    _, early = told_too_early(core.IMPLEMENTATION, shows_buffered + BUFFERED, tmp_path)
+    assert early == HOW["buffered"]
 
 
 def test_control_a_listener_that_hears_before_the_append_is_caught(core: ModuleType, tmp_path: Path) -> None:

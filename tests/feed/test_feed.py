@@ -7,11 +7,12 @@ import random
 import subprocess
 import sys
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
-from turnlog import Damaged, InvalidInput, Session, Store
+from turnlog import Damaged, InvalidInput, Session, Store, _core
 from turnlog.feed.cursors import parse_store_cursor, store_cursor
 from turnlog.feed.feed import FeedEvent, SeenEvents
 
@@ -65,6 +66,7 @@ def types(events: list[FeedEvent | EphemeralEvent]) -> list[str]:
 def test_a_session_is_followed_from_any_cursor_without_gap_or_repeat(session: Session) -> None:
     for number in range(20):
         session.append("note.written", {"n": number}, durability="buffered")
+    session.flush()
     events = list(session.follow(timeout_ms=0))
     assert [event.ordinal for event in events] == list(range(1, 22))
     for event in events:
@@ -111,10 +113,27 @@ def test_a_cursor_of_another_session_is_refused(session: Session) -> None:
 # -- a store -----------------------------------------------------------------------------------------------------------
 
 
+def test_a_follower_here_waits_for_the_sync_of_a_buffered_event_and_a_subscriber_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_core, "Committer", partial(_core.Committer, interval_ms=60_000))
+    with Store.open(tmp_path / "store") as store, store.create() as session:
+        subscriber = session.subscribe()
+        session.append("note.written", {"n": 1}, durability="buffered")
+        assert [event.ordinal for event in session.follow(timeout_ms=0)] == [1]
+        assert [event.ordinal for event in store.follow(timeout_ms=0)] == [1]
+        assert parse_store_cursor(store.cursor()) == {session.id: 1}
+        assert [event.ordinal for event in subscriber.read()] == [2]
+        session.flush()
+        assert [event.ordinal for event in session.follow(timeout_ms=0)] == [1, 2]
+        assert [event.ordinal for event in store.follow(timeout_ms=0)] == [1, 2]
+
+
 def test_a_store_cursor_covers_what_was_handed_out_whenever_it_is_asked_for(store: Store) -> None:
     sessions = [store.create() for _ in range(4)]
     for number in range(40):
         sessions[number % 4].append("note.written", {"n": number}, durability="buffered")
+    store.flush()
     events = list(store.follow(timeout_ms=0))
     assert len(events) == 44
     for at in (0, 7, 20, 43):
@@ -124,7 +143,7 @@ def test_a_store_cursor_covers_what_was_handed_out_whenever_it_is_asked_for(stor
 
 def test_a_long_feed_has_the_cursor_of_each_event(store: Store) -> None:
     session, other = store.create(), store.create()
-    session.append_many([("note.written", {})] * 2500, durability="buffered")
+    session.append_many([("note.written", {})] * 2500)
     events = list(store.follow(timeout_ms=0))
     expected: dict[str, int] = {}
     for event in events:

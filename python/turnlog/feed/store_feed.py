@@ -157,11 +157,11 @@ class StoreFeed:
             return None
         store = self._store
 
-        def visible() -> tuple[str, int] | None:
+        def durable_end() -> tuple[str, int] | None:
             writing = store.opened(session_id)
-            return None if writing is None else writing.visible()
+            return None if writing is None else writing.durable_end()
 
-        log = Log(names.session_dir(store.path, session_id), session_id, visible)
+        log = Log(names.session_dir(store.path, session_id), session_id, durable_end)
         return Tail(log, max(after, log.fork_ordinal()))
 
     def close(self) -> None:

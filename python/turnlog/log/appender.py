@@ -309,10 +309,13 @@ class Appender:
         head = self._writer.head()
         return head["path"], head["visible"]
 
+    def durable_end(self) -> tuple[str, int] | None:
+        """Return the same with the offset up to which no crash can take anything back."""
+        head = self._writer.head()
+        return head["path"], min(head["durable"], head["visible"])
+
     def _written(self) -> tuple[str, int]:
-        """Return the same with the offset up to which the events are in the file: a repeated one may stand behind
-        others that still wait for their sync.
-        """
+        """Return the same with the offset up to which events are in the file, among them some that wait for a sync."""
         head = self._writer.head()
         return head["path"], head["written"]
 
