@@ -28,7 +28,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("context", "history", "index", "memory"),
     (
         *("session", "session_history", "session_model", "session_watching"),
-        *("store", "store_forks", "store_model", "store_watching"),
+        *("store", "store_forks", "store_lookup", "store_model", "store_watching"),
         *("diff", "feed", "fork", "lookup", "memory_store", "model", "projector", "resume", "shutdown"),
     ),
     ("__init__", "aio", "aio_threads", "aio_work"),

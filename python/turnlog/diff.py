@@ -35,11 +35,26 @@ class Difference:
         self.ordinal = ordinal
 
     def only_a(self) -> Iterator[Event]:
-        """Iterate over the events of the first session behind the common point."""
+        """Iterate over the events of the first session behind the common point.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     other = store.fork(session)
+        ...     _ = session.append("note.written", {"n": 1})
+        ...     [event.ordinal for event in diff(store, session.id, other.id).only_a()]
+        [2]
+        """
         return self.a.events(after=self.ordinal)
 
     def only_b(self) -> Iterator[Event]:
-        """Iterate over the events of the second session behind the common point."""
+        """Iterate over the events of the second session behind the common point.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     other = store.fork(session)
+        ...     [event.type for event in diff(store, session.id, other.id).only_b()]
+        ['session.forked']
+        """
         return self.b.events(after=self.ordinal)
 
     @property
@@ -57,6 +72,12 @@ def diff(store: Store, a: str, b: str) -> Difference:
 
     Reads the events from the point that the lineage states up to the first unequal ones. Raises SessionNotFound,
     AmbiguousId, Damaged (an event, or an ancestor, cannot be read), StorageError.
+
+    >>> from turnlog import Store
+    >>> with Store.open("runs") as store, store.create() as session:
+    ...     difference = diff(store, session.id, store.fork(session).id)
+    ...     difference.ordinal, difference.ancestor == session.id, difference.equal
+    (1, True, False)
     """
     first, second = store.session(a), store.session(b)
     if first.id == second.id:

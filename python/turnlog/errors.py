@@ -69,24 +69,40 @@ class TurnlogError(Exception):
         self.store = store
 
     def at(self, **place: Any) -> TurnlogError:
-        """Fill in the parts of the place that the raiser did not know; return self."""
+        """Fill in the parts of the place that the raiser did not know; return self.
+
+        >>> str(TurnlogError("it is gone").at(ordinal=7))
+        'it is gone (ordinal 7)'
+        """
         for name, value in place.items():
             if getattr(self, name) is None:
                 setattr(self, name, value)
         return self
 
     def place(self) -> dict[str, str | int]:
-        """Return the known parts of the place, in reading order."""
+        """Return the known parts of the place, in reading order.
+
+        >>> TurnlogError("it is gone", ordinal=7, session="s1").place()
+        {'session': 's1', 'ordinal': 7}
+        """
         names = ("store", "session", "segment", "offset", "ordinal")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     def next_commands(self) -> list[str]:
-        """Return the commands a person or program should run next."""
+        """Return the commands a person or program should run next.
+
+        >>> Damaged("it is gone", session="s1").next_commands()
+        ['sessionctl verify s1', 'sessionctl repair s1']
+        """
         place = {"session": self.session or "ID", "store": self.store or "STORE"}
         return [command.format(**place) for command in self.next]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the machine-readable form used by `--json`."""
+        """Return the machine-readable form used by `--json`.
+
+        >>> Locked("somebody writes it", session="s1").as_json()["code"]
+        'locked'
+        """
         return {
             "type": "error",
             "code": self.code,

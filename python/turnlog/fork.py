@@ -68,6 +68,11 @@ def fork_point(session: Session, at: int | None) -> Point:
 
     What this process has appended is synced first where `at` asks for it. Raises InvalidInput (`at` below 1), NotFound
     (no durable event has that ordinal), Damaged (the chain there cannot be computed), SyncFailed, StorageError.
+
+    >>> from turnlog import Store
+    >>> with Store.open("runs") as store, store.create() as session:
+    ...     fork_point(session, None).origin.ordinal
+    1
     """
     if at is not None and at < 1:
         message = f"a fork begins after an event: 1, 2, 3, …, not {at}"
@@ -149,6 +154,13 @@ def make_fork(
 
     `settings` are what the fork runs with instead of the parent's. Raises Conflict (the id is taken), InvalidPayload,
     PayloadTooLarge, NoSpace, ReadOnly, StorageError; then no fork was made.
+
+    >>> from turnlog import Store
+    >>> with Store.open("runs") as store, store.create() as session:
+    ...     point = fork_point(session, 1)
+    ...     child = make_fork(store.path, point, title="another way", tags=[], settings={}, id=None)
+    ...     store.session(child).state.title
+    'another way'
     """
     child = format_id(new_id() if id is None else parse_id(id))
     origin = point.origin
@@ -218,7 +230,14 @@ def _segment(fields: Mapping[str, Any], events: list[tuple[str, Any]]) -> bytes:
 
 
 def parent_of(store: str, session_id: str) -> Origin | None:
-    """Return where a session was forked, None when it is no fork; read from its log. Raises StorageError."""
+    """Return where a session was forked, None when it is no fork; read from its log. Raises StorageError.
+
+    >>> from turnlog import Store
+    >>> with Store.open("runs") as store, store.create() as session:
+    ...     child = store.fork(session)
+    ...     parent_of(store.path, child.id).session == session.id, parent_of(store.path, session.id)
+    (True, None)
+    """
     log = Log(names.session_dir(store, session_id), session_id)
     try:
         return log.origin()
@@ -231,6 +250,12 @@ def children_of(store: str, session_id: str) -> list[str]:
 
     A verb that would take a session away asks this first: its forks would lose what they inherit. Raises Damaged when
     a session's lineage cannot be read, because it may be one of them, and StorageError.
+
+    >>> from turnlog import Store
+    >>> with Store.open("runs") as store, store.create() as session:
+    ...     child = store.fork(session)
+    ...     children_of(store.path, session.id) == [child.id]
+    True
     """
     children = []
     for other in folders.session_ids(store):

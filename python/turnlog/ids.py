@@ -20,12 +20,20 @@ _DIGITS = frozenset("0123456789abcdef")
 
 
 def now_us() -> int:
-    """Return the time in microseconds since 1970, UTC; a clock that is set before that counts as 0."""
+    """Return the time in microseconds since 1970, UTC; a clock that is set before that counts as 0.
+
+    >>> now_us() <= now_us()
+    True
+    """
     return max(0, time.time_ns() // 1000)
 
 
 def new_id() -> bytes:
-    """Return a new id: UUIDv7 of RFC 9562, that is the time in milliseconds and 74 random bits."""
+    """Return a new id: UUIDv7 of RFC 9562, that is the time in milliseconds and 74 random bits.
+
+    >>> len(new_id()), new_id() < new_id() or new_id() != new_id()
+    (16, True)
+    """
     time_ms = time.time_ns() // 1_000_000
     return _stamp((time_ms & 0xFFFF_FFFF_FFFF).to_bytes(6, "big") + os.urandom(10), version=7)
 
@@ -34,6 +42,11 @@ def derive_id(*parts: str | bytes) -> bytes:
     """Return the id that belongs to these parts: UUIDv8 of RFC 9562 from the SHA-256 of the parts and their lengths.
 
     The importers give what the source calls an event, so that importing twice stores nothing twice.
+
+    >>> format_id(derive_id("claude", "a transcript")) == format_id(derive_id("claude", "a transcript"))
+    True
+    >>> derive_id("ab", "c") == derive_id("a", "bc")
+    False
     """
     from hashlib import sha256  # only here: start-up counts
 
@@ -49,6 +62,9 @@ def parse_id(value: object) -> bytes:
     """Return the 16 bytes of an id given as such, as text in any case, or as an object with `bytes`, such as uuid.UUID.
 
     Raises InvalidId.
+
+    >>> parse_id("01890A5D-ac96-774b-bcce-b302099a8057").hex()
+    '01890a5dac96774bbcceb302099a8057'
     """
     if isinstance(value, str):
         return _parse_text(value)
@@ -61,7 +77,11 @@ def parse_id(value: object) -> bytes:
 
 
 def format_id(value: bytes) -> str:
-    """Return the text form of an id. Raises InvalidId unless it has 16 bytes."""
+    """Return the text form of an id. Raises InvalidId unless it has 16 bytes.
+
+    >>> format_id(bytes(16))
+    '00000000-0000-0000-0000-000000000000'
+    """
     if len(value) != ID_BYTES:
         raise InvalidId(f"an id has {ID_BYTES} bytes, not {len(value)}")
     digits = value.hex()

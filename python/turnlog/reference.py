@@ -42,7 +42,11 @@ class Reference:
         self.summary = summary
 
     def as_payload(self) -> dict[str, Any]:
-        """Return the members that an event stores; `summary` only when there is one."""
+        """Return the members that an event stores; `summary` only when there is one.
+
+        >>> Reference("0" * 64, 5, summary="a log").as_payload()["summary"]
+        'a log'
+        """
         members: dict[str, Any] = {"digest": self.digest, "size": self.size, "media_type": self.media_type}
         if self.summary is not None:
             members["summary"] = self.summary
@@ -50,7 +54,11 @@ class Reference:
 
     @classmethod
     def from_payload(cls, members: dict[str, Any]) -> Reference:
-        """Read the members back; unknown ones are ignored. Raises InvalidInput when digest or size is missing."""
+        """Read the members back; unknown ones are ignored. Raises InvalidInput when digest or size is missing.
+
+        >>> Reference.from_payload({"digest": "0" * 64, "size": 5}).size
+        5
+        """
         return cls(
             members.get("digest", ""),
             members.get("size", -1),

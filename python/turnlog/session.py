@@ -64,6 +64,12 @@ class Session(SessionModel, SessionWatching):
 
         Raises InvalidPayload, InvalidType, InvalidId, PayloadTooLarge (nothing was written), NoSpace (rolled back,
         retry later), SyncFailed (reopen the session), Locked, ReadOnly, Closed, WrongProcess.
+
+        >>> from turnlog import Store
+        >>> session = Store.ephemeral().create()
+        >>> first = session.append("note.written", {"text": "hello"}, id="01890a5d-ac96-774b-bcce-b302099a8057")
+        >>> session.append("note.written", {"text": "hello"}, id="01890a5d-ac96-774b-bcce-b302099a8057") == first
+        True
         """
         appender = self._appender or self._open_appender()
         durable = _LEVELS.get(durability) if isinstance(durability, str) else None
@@ -97,6 +103,11 @@ class Session(SessionModel, SessionWatching):
 
         With `atomic=True` they become visible together or not at all, also after a crash. One invalid item means
         nothing is written. Raises what `append` raises.
+
+        >>> from turnlog import Store
+        >>> session = Store.ephemeral().create()
+        >>> [receipt.ordinal for receipt in session.append_many([("note.written", {})] * 3, atomic=True)]
+        [2, 3, 4]
         """
         appender = self._appender or self._open_appender()
         require_level(durability)
@@ -114,7 +125,13 @@ class Session(SessionModel, SessionWatching):
         return receipts
 
     def flush(self) -> None:
-        """Return when everything appended so far is durable."""
+        """Return when everything appended so far is durable.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     receipt = session.append("note.written", {}, durability="buffered")
+        ...     session.flush()
+        """
         if self._appender is not None:
             self._appender.flush()
 
@@ -135,6 +152,11 @@ class Session(SessionModel, SessionWatching):
         `reverse` gives the newest first, `types` only those types, `limit` at most so many. At an ordinal that cannot
         be served Damaged is raised; with `on_damage="skip"` iteration goes on behind the damage and `damage()` of the
         log names it. Raises InvalidInput for a window that cannot be meant.
+
+        >>> from turnlog import Store
+        >>> session = Store.ephemeral().create(title="flaky test")
+        >>> [event.payload for event in session.events(types=["session.created"], limit=1)]
+        [{'title': 'flaky test'}]
         """
         if limit is not None and limit < 0:
             message = f"limit is a number of events, not {limit}"
@@ -152,7 +174,12 @@ class Session(SessionModel, SessionWatching):
         return found if limit is None else islice(found, min(limit, sys.maxsize))
 
     def event(self, ordinal: int) -> Event:
-        """Return one event. Raises NotFound beyond the head, Damaged when it was lost."""
+        """Return one event. Raises NotFound beyond the head, Damaged when it was lost.
+
+        >>> from turnlog import Store
+        >>> Store.ephemeral().create().event(1).type
+        'session.created'
+        """
         for found in self.events(after=max(0, ordinal - 1), before=ordinal + 1):
             return found
         from turnlog.errors import NotFound
@@ -163,6 +190,10 @@ class Session(SessionModel, SessionWatching):
     def head(self) -> tuple[int, str]:
         """Return (last ordinal, chain as hex): keep it elsewhere and `verify --expect` proves the history against
         it.
+
+        >>> from turnlog import Store
+        >>> Store.ephemeral().create().head()[0]
+        1
         """
         appender = self._appender
         if appender is not None:
@@ -171,7 +202,12 @@ class Session(SessionModel, SessionWatching):
         return ordinal, chain.hex()
 
     def log(self, *, durable: bool = False) -> Log:
-        """Return a reader over this session's segments; a `durable` one shows nothing that a crash could take back."""
+        """Return a reader over this session's segments; a `durable` one shows nothing that a crash could take back.
+
+        >>> from turnlog import Store
+        >>> Store.ephemeral().create().log().head()[0]
+        1
+        """
         if self._closed:
             raise self._why_closed()
         if self._memory is not None:
@@ -250,6 +286,10 @@ class Session(SessionModel, SessionWatching):
         another thread works on it, `children` are stopped: all that within `deadline_ms`. Then the state is kept, what
         was appended is flushed, the segment marked as ended and cut to its length, the lock released. A turn without an
         outcome is interrupted when the session is resumed. Raises SyncFailed, NoSpace, StorageError.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store:
+        ...     store.create().close(deadline_ms=500)
         """
         if not self._closed and (self._live is not None or self.kept_children() is not None):
             from turnlog.shutdown import stop_work

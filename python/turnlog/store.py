@@ -11,19 +11,14 @@ from __future__ import annotations
 import os
 from _thread import RLock
 
-from turnlog import _core, disk, identity, lookup, names
-from turnlog.errors import (
-    Closed,
-    Conflict,
-    IndexUnavailable,
-    ReadOnly,
-    WrongProcess,
-)
+from turnlog import _core, disk, identity, names
+from turnlog.errors import Closed, Conflict, IndexUnavailable, ReadOnly, WrongProcess
 from turnlog.ids import format_id, new_id, parse_id
 from turnlog.index.index import Index
 from turnlog.log import folders
 from turnlog.projector import Projector
 from turnlog.store_forks import StoreForks
+from turnlog.store_lookup import StoreLookup
 from turnlog.store_model import OFFLOAD_BYTES, StoreModel, first_payload, make_ephemeral
 from turnlog.store_watching import StoreWatching
 
@@ -39,7 +34,7 @@ if TYPE_CHECKING:
     from turnlog.session import Session
 
 
-class Store(StoreModel, StoreForks, StoreWatching):
+class Store(StoreLookup, StoreModel, StoreForks, StoreWatching):
     """A folder of sessions.
 
     >>> from turnlog import Store
@@ -86,6 +81,11 @@ class Store(StoreModel, StoreForks, StoreWatching):
         `read_only` promises to write nothing at all, not even the index. `roll_bytes` is the size at which a segment
         is sealed. The session model puts strings beyond `offload_bytes` into artifacts, None: never. Raises
         StoreNotFound, NewerFormat, Damaged (`store.json` unreadable), NoSpace, ReadOnly, Unsupported.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, Store.open("runs", read_only=True) as other:
+        ...     store.path == other.path
+        True
         """
         disk.require_platform()
         folder = os.path.abspath(os.fspath(path))
@@ -112,6 +112,12 @@ class Store(StoreModel, StoreForks, StoreWatching):
         `id` is a UUID of the caller's (default: a new one), `parent` the id of a session this one belongs to,
         `settings` as in `Session.configure`, and `principal`: on whose behalf. An `ephemeral` session never touches the
         disk and is gone when it is closed. Raises Conflict when it exists, NoSpace, ReadOnly, InvalidInput.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store:
+        ...     session = store.create(title="flaky test", model="provider/x", tags=["ci"])
+        ...     session.state.title
+        'flaky test'
         """
         session_id = format_id(new_id() if id is None else parse_id(id))
         if self.session_exists(session_id) or session_id in self._sessions:
@@ -141,6 +147,11 @@ class Store(StoreModel, StoreForks, StoreWatching):
         append does.
 
         Raises SessionNotFound, AmbiguousId.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     store.session(session.id) is session is store.session("latest")
+        True
         """
         self._check_open()
         from turnlog.session import Session  # same as above
@@ -152,22 +163,16 @@ class Store(StoreModel, StoreForks, StoreWatching):
                 session = self._sessions[session_id] = Session(self, session_id)
             return session
 
-    def session_exists(self, session_id: str) -> bool:
-        """Tell whether the store holds a session with exactly this id (no prefix)."""
-        return folders.has_session(self.path, session_id)
-
-    def resolve(self, id: str) -> str:
-        """Return the full id for a full id, a unique prefix of at least four characters, or `"latest"`."""
-        return id.lower() if id.lower() in self._sessions else lookup.resolve(self, id)
-
-    def session_ids(self) -> list[str]:
-        """Return the ids of all sessions, found on disk, in order of id; needs no index."""
-        return folders.session_ids(self.path)
-
     # -- index -----------------------------------------------------------------------------------------------------
 
     def index(self) -> Index:
-        """Return the projection, opened and caught up. Raises IndexUnavailable."""
+        """Return the projection, opened and caught up. Raises IndexUnavailable.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     store.index().get(session.id)["id"] == session.id
+        True
+        """
         self._check_open()
         with self._guard:
             if self._index is None:
@@ -175,16 +180,6 @@ class Store(StoreModel, StoreForks, StoreWatching):
             self._index.catch_up(self._heads())
             self.index_error = None
             return self._index
-
-    def list(self, **filters: Any) -> tuple[list[dict[str, Any]], str | None]:
-        """Return (rows, token of the next page, None at the end), newest activity first.
-
-        `filters`: cwd, state, model, tag, parent (a full id), since_us, text (in the title), limit (50), after (a
-        token). Deleted sessions come only with `state="deleted"`. Raises InvalidInput, IndexUnavailable.
-        """
-        if filters.get("cwd") is not None:  # as a session keeps it
-            filters["cwd"] = os.path.abspath(os.fspath(filters["cwd"]))
-        return self.index().list(**filters)
 
     def _heads(self) -> dict[str, dict[str, Any]]:
         """Return what the writers of this process have synced, by session id."""
@@ -251,7 +246,13 @@ class Store(StoreModel, StoreForks, StoreWatching):
         self._sessions.pop(session.id, None)
 
     def flush(self) -> None:
-        """Return when everything appended through this store is durable."""
+        """Return when everything appended through this store is durable.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     _ = session.append("note.written", {}, durability="buffered")
+        ...     store.flush()
+        """
         self._check_open()
         if self._committer is not None:
             self._committer.flush()
@@ -262,6 +263,10 @@ class Store(StoreModel, StoreForks, StoreWatching):
         No session is opened any more, the running turns of all sessions are asked to stop, their children are stopped
         (see `Session.close`), all within `deadline_ms`. Then every session is closed, the index is caught up, the
         markers of what is complete are removed, the threads end. Raises what the first failing session raises.
+
+        >>> from turnlog import Store
+        >>> store = Store.open("runs")
+        >>> store.close(deadline_ms=500)
         """
         if os.getpid() != self._pid:  # a forked child owns nothing of this
             self._closed = True

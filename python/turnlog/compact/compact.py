@@ -40,6 +40,14 @@ def compact_session(store_path: str, session_id: str, *, progress: Progress | No
     in order or left behind. Returns session, segments (how many there are), compacted (how many were compacted now),
     raw_bytes and compacted_bytes of those, and skipped: a list of {segment, reason}. `progress` is called with the raw
     bytes done since the last call. Raises SessionNotFound, NoSpace, ReadOnly, StorageError.
+
+    >>> from turnlog import Store
+    >>> with Store.open("runs") as store:
+    ...     with store.create() as session:
+    ...         _ = session.append("note.written", {"text": "long " * 1000})
+    ...     done = compact_session(store.path, session.id)
+    >>> done["compacted"], done["compacted_bytes"] < done["raw_bytes"], done["skipped"]
+    (1, True, [])
     """
     directory = names.session_dir(store_path, session_id)
     if not os.path.isdir(directory):

@@ -43,7 +43,12 @@ class PastDamage:
         self._events = events
 
     def events(self, **window: Any) -> Iterator[Event]:
-        """Yield events as `Session.events` does, without raising Damaged."""
+        """Yield events as `Session.events` does, without raising Damaged.
+
+        >>> from turnlog import Store
+        >>> [event.type for event in PastDamage(Store.ephemeral().create().events).events()]
+        ['session.created']
+        """
         return self._events(on_damage="skip", **window)
 
 

@@ -38,19 +38,31 @@ READ_BYTES = 1 << 20
 
 
 def session_id_of(product: str, key: str) -> str:
-    """Return the id of the session that a file becomes."""
+    """Return the id of the session that a file becomes.
+
+    >>> session_id_of("claude", "a") == session_id_of("claude", "a") != session_id_of("codex", "a")
+    True
+    """
     return format_id(derive_id(product, key))
 
 
 def import_path(
     store: Store, path: str, progress: Callable[[int, int], None] | None = None, *, product: str | None = None
 ) -> Iterator[Imported]:
-    """Import a transcript, or all transcripts of a home; yield the result of each file as it is done.
+    r"""Import a transcript, or all transcripts of a home; yield the result of each file as it is done.
 
     `progress` is called with the bytes done and the bytes in all. `product`, `claude` or `codex`, says what wrote the
     files; without it each file tells, and with it one whose records are of the other product is refused. Raises
     NoSpace, SyncFailed and other errors of the store's medium; a file that cannot be imported gives a result with
     status `refused`.
+
+    >>> from turnlog import Store
+    >>> import pathlib
+    >>> line = '{"type":"user","sessionId":"s","message":{"role":"user","content":"hello"}}'
+    >>> _ = pathlib.Path("a.jsonl").write_text(line + "\n")
+    >>> with Store.open("runs") as store:
+    ...     [result.status for _ in range(2) for result in import_path(store, "a.jsonl", product="claude")]
+    ['imported', 'unchanged']
     """
     findings: list[dict[str, Any]] = []
     sources = list(find_sources(path, findings, product))
@@ -69,7 +81,17 @@ def import_path(
 
 
 def import_file(store: Store, source: SourceFile, progress: Callable[[int], None] | None = None) -> Imported:
-    """Import one transcript, or what is new in it; `progress` is called with the bytes of the file that are done."""
+    r"""Import one transcript, or what is new in it; `progress` is called with the bytes of the file that are done.
+
+    >>> from turnlog import Store
+    >>> import pathlib
+    >>> line = '{"type":"user","sessionId":"s","message":{"role":"user","content":"hello"}}'
+    >>> _ = pathlib.Path("b.jsonl").write_text(line + "\n")
+    >>> with Store.open("runs") as store:
+    ...     (source,) = find_sources("b.jsonl", [], "claude")
+    ...     import_file(store, source).lines
+    1
+    """
     result = Imported(source.path, session_id_of(source.product, source.key))
     run = Import(store, source, result, progress)
     try:

@@ -24,11 +24,19 @@ class Imported:
         self.status = "refused"
 
     def refuse(self, code: str, detail: str, **more: Any) -> Imported:
-        """Say why the file was not imported (further); return self; `more`: an `offset`, a `product`."""
+        """Say why the file was not imported (further); return self; `more`: an `offset`, a `product`.
+
+        >>> Imported("a.jsonl").refuse("unreadable", "no permission").status
+        'refused'
+        """
         self.findings.append({"code": code, "path": self.path, "detail": detail, **more})
         self.status = "refused"
         return self
 
     def as_json(self) -> dict[str, Any]:
-        """Return the form printed by `--json`."""
+        """Return the form printed by `--json`.
+
+        >>> Imported("a.jsonl").as_json()["lines"]
+        0
+        """
         return {"type": "imported", **{name: getattr(self, name) for name in self.__slots__}}

@@ -61,6 +61,10 @@ class Index:
 
         A lock held by another process is waited for `busy_timeout_ms` milliseconds. A missing or broken index is
         rebuilt (see `rebuild`).
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store:
+        ...     Index.open(store.path, read_only=True).close()
         """
         path = path or os.path.join(store, names.INDEX)
         index = cls(store, Database(store, path, read_only=read_only, busy_timeout_ms=busy_timeout_ms))
@@ -75,6 +79,12 @@ class Index:
         Filters: cwd, state, model, tag, parent, since_us, text (in the title), after (a token). Deleted sessions are
         shown only for `state="deleted"`. A session whose turn is open is `running` while somebody writes it, and else
         `interrupted`. Raises InvalidInput.
+
+        >>> from turnlog import Store
+        >>> with Store.open("listed") as store, store.create(title="flaky test"):
+        ...     rows, _ = store.index().list(text="flaky")
+        ...     [row["title"] for row in rows]
+        ['flaky test']
         """
         unknown = sorted(filters.keys() - _FILTERS)
         if unknown:
@@ -82,36 +92,81 @@ class Index:
         return self._ask(lambda connection: query.list_rows(connection, limit, Writers(self._store).writes, **filters))
 
     def get(self, session_id: str) -> dict[str, Any] | None:
-        """Return the row of a session, deleted or not, or None."""
+        """Return the row of a session, deleted or not, or None.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     store.index().get(session.id)["events"]
+        1
+        """
         return self._ask(lambda connection: query.get_row(connection, session_id, Writers(self._store).writes))
 
     def find_prefix(self, prefix: str, *, limit: int = _PREFIX_LIMIT) -> Ids:
-        """Return up to `limit` ids that begin with `prefix`."""
+        """Return up to `limit` ids that begin with `prefix`.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     store.index().find_prefix(session.id[:30]) == [session.id]
+        True
+        """
         return self._ask(lambda connection: query.find_prefix(connection, prefix, limit))
 
     def latest(self) -> str | None:
-        """Return the id of the session with the latest activity, or None when there is none."""
+        """Return the id of the session with the latest activity, or None when there is none.
+
+        >>> from turnlog import Store
+        >>> with Store.open("latest") as store, store.create() as session:
+        ...     store.index().latest() == session.id
+        True
+        """
         rows, _ = self.list(limit=1)
         return str(rows[0]["id"]) if rows else None
 
     def forks(self, session_id: str) -> Ids:
-        """Return the ids of the sessions that were forked from this one, latest activity first."""
+        """Return the ids of the sessions that were forked from this one, latest activity first.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     child = store.fork(session)
+        ...     store.index().forks(session.id) == [child.id]
+        True
+        """
         return self._ask(lambda connection: query.forks(connection, session_id))
 
     def witness(self, session_id: str) -> dict[str, Any] | None:
         """Return segment_id, segment_number, durable_off, ordinal and chain (empty: unknown) that the log must still
         hold, or None.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     store.index().witness(session.id)["ordinal"]
+        1
         """
         return self._ask(lambda connection: query.newest_witness(connection, session_id))
 
     def snapshot(self, session_id: str, schema: int, last: int) -> Snapshot | None:
         """Return the newest state stored of a session in this schema, up to the ordinal `last`, or None; whoever uses
         it checks its chain.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     store.index().snapshot(session.id, 1, 1) is None
+        True
         """
         return self._ask(lambda connection: snapshots.newest(connection, session_id, schema, last))
 
     def put_snapshot(self, session_id: str, snapshot: Snapshot) -> bool:
-        """Store a state; False when the session is not in the tables (yet) or the index is read-only."""
+        """Store a state; False when the session is not in the tables (yet) or the index is read-only.
+
+        >>> from turnlog import Store
+        >>> from turnlog.index.snapshots import Snapshot
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     index = store.index()
+        ...     index.put_snapshot(session.id, Snapshot(1, 1, bytes(32), b"a state"))
+        ...     index.snapshot(session.id, 1, 1).body
+        True
+        b'a state'
+        """
         if self._database.read_only:
             return False
         with self._guard:
@@ -124,6 +179,12 @@ class Index:
 
         `heads`: what head() of the writers open in this process says, by session id. Only those, sessions with a
         marker in `live/`, and shard folders whose time changed are looked at.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     index = store.index()
+        ...     index.catch_up()
+        0
         """
         with self._guard:
             self._database.follow_file()
@@ -134,18 +195,42 @@ class Index:
 
         `progress` is called with (sessions done, sessions in all). A read-only index is rebuilt in memory. The
         witnesses of before are forgotten: verify first where loss is suspected.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     index = store.index()
+        ...     index.rebuild(progress=lambda done, total: None)
+        ...     index.get(session.id) is None
+        False
         """
         with self._guard:
             self._database.rebuild(heads or {}, progress)
 
     def forget(self, session_id: str) -> None:
-        """Remove a session from the tables; if its folder is still there, the next catch-up reads it anew."""
+        """Remove a session from the tables; if its folder is still there, the next catch-up reads it anew.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     index = store.index()
+        ...     index.forget(session.id)
+        ...     index.get(session.id) is None
+        True
+        """
         with self._guard:
             self._ask(lambda _: self._write_folders({names.shard(session_id): 0}, [session_id]))
             self._projected.pop(session_id, None)
 
     def release_live(self) -> None:
-        """Remove the `live/` markers of sessions that nobody writes, that ended in order and are wholly projected."""
+        """Remove the `live/` markers of sessions that nobody writes, that ended in order and are wholly projected.
+
+        >>> from turnlog import Store
+        >>> import os
+        >>> with Store.open("ended") as store:
+        ...     store.create().close()
+        ...     store.index().release_live()
+        ...     os.listdir("ended/live")
+        []
+        """
         if self._database.read_only:
             return
         with self._guard:
@@ -153,7 +238,14 @@ class Index:
             self._ask(lambda connection: catch_up.release_live(connection, self._store, marked))
 
     def close(self) -> None:
-        """Close the database; idempotent."""
+        """Close the database; idempotent.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store:
+        ...     index = Index.open(store.path)
+        ...     index.close()
+        ...     index.close()
+        """
         with self._guard:
             self._database.close()
 

@@ -50,12 +50,25 @@ class Log(OwnLog):
 
         Raises Damaged at the first ordinal that cannot be served (or notes it in `damage` and goes on), NewerFormat,
         StorageError.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     log = session.log()
+        ...     [event.type for event in log.events(Window())]
+        ['session.created']
         """
         for batch in self.batches(window):
             yield from batch
 
     def batches(self, window: Window) -> Iterator[list[Event]]:
-        """Yield the same events in lists, as the core hands them over."""
+        """Yield the same events in lists, as the core hands them over.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     log = session.log()
+        ...     [len(batch) for batch in log.batches(Window())]
+        [1]
+        """
         yield from self.inherited(window)
         own = self._own_part(window)
         if not own.is_empty():
@@ -67,7 +80,14 @@ class Log(OwnLog):
             yield from log.own_batches(part)
 
     def events_reversed(self, window: Window) -> Iterator[Event]:
-        """Yield the same events as `events`, newest first; memory is bounded by a step of 64 KiB and one frame."""
+        """Yield the same events as `events`, newest first; memory is bounded by a step of 64 KiB and one frame.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     log = store.fork(session).log()
+        ...     [event.ordinal for event in log.events_reversed(Window())]
+        [2, 1]
+        """
         own = self._own_part(window)
         if not own.is_empty():
             yield from self.own_reversed(own)
@@ -77,7 +97,14 @@ class Log(OwnLog):
     # -- lineage ---------------------------------------------------------------------------------------------------
 
     def origin(self) -> Origin | None:
-        """Return where the session was forked, None when it is no fork or no header can be read."""
+        """Return where the session was forked, None when it is no fork or no header can be read.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     log = store.fork(session).log()
+        ...     log.origin().ordinal, session.log().origin()
+        (1, None)
+        """
         if not self._origin_known:
             for file in list_segments(self.directory):
                 try:
@@ -98,6 +125,12 @@ class Log(OwnLog):
         """Yield the logs of the parent, its parent and so on, as long as ordinals above `after` are inherited.
 
         Raises Damaged at one that is not in the store.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     log = store.fork(session).log()
+        ...     [ancestor.session_id for ancestor in log.ancestors()] == [session.id]
+        True
         """
         current, index = self, 0
         while (origin := current.origin()) is not None and origin.ordinal > after:
@@ -126,6 +159,12 @@ class Log(OwnLog):
 
         At the fork ordinal that is chain 0 of the fork; below it, the chain of the ancestor that holds the event.
         Raises Damaged when that ancestor is missing, StorageError.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     log = session.log()
+        ...     log.chain_at(1) == log.head()[1]
+        True
         """
         log: Log = self
         ancestors = self.ancestors()
@@ -146,6 +185,12 @@ class Log(OwnLog):
         """Return (last ordinal, chain) of what is readable; ordinal 0 for a session without events.
 
         Raises Damaged when the newest segment's header cannot be read.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     log = session.log()
+        ...     log.head()[0]
+        1
         """
         files = [file for file in list_segments(self.directory) if self.is_true(file)]
         fields = self.open_reader(files[-1]).header["fields"] if files else None
@@ -171,7 +216,15 @@ class Log(OwnLog):
         return None if self.promised else super().shown_end(file, reader)
 
     def close(self) -> None:
-        """Close the readers; event handles stay usable."""
+        """Close the readers; event handles stay usable.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     log = session.log()
+        ...     log.close()
+        ...     log.head()[0]
+        1
+        """
         super().close()
         for log in self._ancestors:
             log.close()
@@ -230,7 +283,14 @@ class Log(OwnLog):
         self._proved_after = after if self._proved_after is None else min(after, self._proved_after)
 
     def fork_ordinal(self) -> int:
-        """Return the last inherited ordinal, 0 for a session that is no fork."""
+        """Return the last inherited ordinal, 0 for a session that is no fork.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     log = store.fork(session).log()
+        ...     log.fork_ordinal(), session.log().fork_ordinal()
+        (1, 0)
+        """
         origin = self.origin()
         return 0 if origin is None else origin.ordinal
 

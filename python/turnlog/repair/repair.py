@@ -52,7 +52,13 @@ class Plan:
         self._accept_tail = accept_tail
 
     def as_json(self) -> dict[str, Any]:
-        """Return the machine-readable form."""
+        """Return the machine-readable form.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     plan_session(store.path, session.id).as_json()["actions"]
+        []
+        """
         return {
             "type": "plan",
             "session": self.session,
@@ -65,6 +71,13 @@ class Plan:
 
         `progress` is called with the bytes verified since the last call. Raises Locked (a live writer), Conflict (the
         session changed since the plan was made), ReadOnly, NewerFormat or StorageError (refused), NoSpace.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store:
+        ...     session = store.create()
+        ...     session.close()
+        ...     plan_session(store.path, session.id).apply().verdict
+        'CLEAN'
         """
         self._raise_refusal()
         directory = names.session_dir(self._store, self.session)
@@ -94,6 +107,12 @@ def plan_session(
 
     `witness` is what the index saw synced. `accept_tail` allows to cut an unreadable end that does not look like an
     unfinished write (SUSPECT_TAIL). Raises SessionNotFound, StorageError.
+
+    >>> from turnlog import Store
+    >>> with Store.open("runs") as store, store.create() as session:
+    ...     plan = plan_session(store.path, session.id)
+    ...     plan.actions, plan.refusals
+    ([], [])
     """
     if not os.path.isdir(names.session_dir(store_path, session_id)):
         raise SessionNotFound("there is no such session", session=session_id, store=store_path)
@@ -112,7 +131,16 @@ class WriteIdentity(Action):
         self._store = store
 
     def run(self, keep: Quarantine, /) -> None:
-        """Keep the old file, then write the new one over it."""
+        """Keep the old file, then write the new one over it.
+
+        >>> from turnlog import Store
+        >>> import os
+        >>> with Store.open("anew"):
+        ...     os.remove("anew/store.json")
+        >>> WriteIdentity("anew").run(Quarantine("anew", "store"))
+        >>> os.path.exists("anew/store.json")
+        True
+        """
         path = os.path.join(self._store, names.STORE_FILE)
         if os.path.exists(path):
             keep.keep_file(path)
@@ -131,11 +159,22 @@ class StorePlan:
         self._store = store
 
     def as_json(self) -> dict[str, Any]:
-        """Return the machine-readable form."""
+        """Return the machine-readable form.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store:
+        ...     plan_store(store.path).as_json()["actions"]
+        []
+        """
         return {"type": "plan", "store": self._store, "actions": [action.as_json() for action in self.actions]}
 
     def apply(self) -> None:
-        """Carry the plan out. Raises NoSpace, ReadOnly, StorageError."""
+        """Carry the plan out. Raises NoSpace, ReadOnly, StorageError.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store:
+        ...     plan_store(store.path).apply()
+        """
         for action in self.actions:
             action.run(Quarantine(self._store, "store"))
 
@@ -144,6 +183,14 @@ def plan_store(store_path: str) -> StorePlan:
     """Return what repair would do to a store whose `store.json` is missing or unreadable.
 
     Raises StoreNotFound (the folder holds no sessions either), NewerFormat (nothing may be changed).
+
+    >>> from turnlog import Store
+    >>> import pathlib
+    >>> with Store.open("broken") as store, store.create():
+    ...     pass
+    >>> _ = pathlib.Path("broken/store.json").write_text("not JSON")
+    >>> [action.kind for action in plan_store("broken").actions]
+    ['write_identity']
     """
     try:
         identity.ensure(store_path, create=False)

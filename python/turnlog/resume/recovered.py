@@ -54,11 +54,36 @@ class DanglingCall:
         return self._find(self.record.turn, self.record.call_id)
 
     def resolve(self, verifier: Callable[[str], Any] | None = None, **given: Any) -> ToolCall:
-        """Settle an unknown outcome; see `ToolCall.resolve`, whose arguments these are."""
+        """Settle an unknown outcome; see `ToolCall.resolve`, whose arguments these are.
+
+        >>> from turnlog import Store
+        >>> def killed():
+        ...     raise KeyboardInterrupt
+        >>> with Store.open("runs") as store:
+        ...     session = store.create()
+        ...     call = session.turn("send it").tool_call("send", {}, call_id="c1")
+        ...     try:
+        ...         call.run(killed)
+        ...     except KeyboardInterrupt:
+        ...         session.close()
+        ...     (unknown,) = store.resume(session.id).recovery.unknown
+        ...     unknown.resolve(outcome="completed", result="sent", by="user").state
+        'resolved'
+        """
         return self.handle.resolve(verifier, **given)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the call as a JSON object."""
+        """Return the call as a JSON object.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store:
+        ...     session = store.create()
+        ...     call = session.turn("build it").tool_call("bash", {"cmd": "make"}, call_id="c1")
+        ...     session.close()
+        ...     recovery = store.resume(session.id).recovery
+        ...     recovery.retryable[0].as_json()["standing"]
+        'not_started'
+        """
         call = self.record
         return {
             "turn": call.turn,
@@ -103,7 +128,17 @@ class Recovery:
         return not (self.repaired or self.retryable or self.unknown or self.damaged or self.interrupted)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the report as a JSON object."""
+        """Return the report as a JSON object.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store:
+        ...     session = store.create()
+        ...     call = session.turn("build it").tool_call("bash", {"cmd": "make"}, call_id="c1")
+        ...     session.close()
+        ...     recovery = store.resume(session.id).recovery
+        ...     [repair["event"] for repair in recovery.as_json()["repaired"]]
+        ['turn.interrupted']
+        """
         turn = self.interrupted
         return {
             "session": self.session,

@@ -61,7 +61,13 @@ class SessionCheck:
         self.head = _head(ours)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the machine-readable form; the findings are separate objects."""
+        """Return the machine-readable form; the findings are separate objects.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     check_session(store.path, session.id).as_json()["events"]
+        1
+        """
         return {
             "type": "check",
             "session": self.session,
@@ -110,6 +116,13 @@ def check_session(
     (implies `full`). `witness` is what the index saw synced. `progress` is called with the bytes read since the last
     call. Raises SessionNotFound, InvalidInput (`expect` malformed, or a head of another session), StorageError (the
     folder cannot be read).
+
+    >>> from turnlog import Store
+    >>> with Store.open("runs") as store, store.create() as session:
+    ...     head, chain = session.head()
+    ...     check = check_session(store.path, session.id, full=True, expect=f"{head}:{chain}")
+    ...     check.verdict, check.findings
+    ('CLEAN', [])
     """
     head = parse_head(expect, session_id) if expect is not None else None
     directory = names.session_dir(store_path, session_id)
@@ -247,6 +260,11 @@ def check_store(
     """Check a store: its identity, its folders, every session, and with `full` its artifacts.
 
     `witness_of` gives what the index saw synced of a session; `on_session` is called with each check as it is done.
+
+    >>> from turnlog import Store
+    >>> with Store.open("whole") as store, store.create():
+    ...     check_store(store.path).ok
+    True
     """
     findings: list[Finding] = []
     try:
