@@ -103,7 +103,7 @@ class StoreWatching:
         )
 
     def cursor(self) -> str:
-        """Return the cursor behind everything there is now: looks into the newest segment of every session.
+        """Return the cursor behind everything that is durable now: looks into the newest segment of every session.
 
         Raises Damaged, StorageError.
 
