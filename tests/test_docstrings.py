@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import doctest
 import inspect
 import pkgutil
@@ -21,7 +22,6 @@ MODULES = sorted(
 )
 NAMES = [name.removeprefix("turnlog.") for name in MODULES]
 INTERNAL = {
-    "aio": "the names of the other modules, each with the example that it has there",
     "artifacts.check": "part of verify",
     "artifacts.file": "one artifact's file; `ArtifactStore` opens and writes it",
     "artifacts.sweep": "the removal behind `ArtifactStore.sweep` and `Prune`",
@@ -102,7 +102,7 @@ def without_example(name: str) -> list[str]:
 @pytest.mark.parametrize("name", MODULES)
 def test_the_examples_of_a_module_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    result = doctest.testmod(import_module(name))
+    result = doctest.testmod(import_module(name), extraglobs={"asyncio": asyncio})
     assert result.failed == 0
 
 

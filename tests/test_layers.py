@@ -31,7 +31,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         *("store", "store_forks", "store_lookup", "store_model", "store_watching"),
         *("diff", "feed", "fork", "lookup", "memory_store", "model", "projector", "resume", "shutdown"),
     ),
-    ("__init__", "aio", "aio_threads", "aio_work"),
+    ("__init__", "aio"),
     ("verify",),
     ("repair",),
     ("compact", "importers", "prune"),

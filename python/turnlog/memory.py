@@ -7,22 +7,28 @@ is gone. Must not know: files, durability beyond having none.
 
 from __future__ import annotations
 
+import io
+import os
 import threading
 from typing import TYPE_CHECKING, cast
 
 from turnlog import _core
-from turnlog.errors import ArtifactNotFound, Closed, Conflict, InvalidPayload
+from turnlog.artifacts.artifacts import GRACE_DAYS, ArtifactFinding, check_range, digest_of
+from turnlog.artifacts.file import pieces_of
+from turnlog.artifacts.sweep import Swept
+from turnlog.errors import ArtifactNotFound, Closed, Conflict, InvalidInput, InvalidPayload, StorageError
 from turnlog.ids import format_id, new_id, now_us, parse_id
 from turnlog.log.appender import Appender
 from turnlog.log.log import Log, Window
 from turnlog.log.tail import Tail
-from turnlog.reference import Reference
+from turnlog.reference import BINARY, Reference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from turnlog._core import Event, Receipt
+    from turnlog.artifacts.file import Stream
 
 
 class MemoryEvent:
@@ -156,26 +162,91 @@ class MemoryAppender(Appender):
 
 
 class MemoryArtifacts:
-    """The artifacts of one ephemeral session, with the two methods that the session model needs."""
+    """The artifacts of one ephemeral session, with the methods of `ArtifactStore`; they go with the session."""
+
+    path: str | None = None
 
     def __init__(self) -> None:
         """Hold nothing."""
         self._content: dict[str, bytes] = {}
 
     def put(
-        self, source: bytes, /, *, media_type: str = "application/octet-stream", summary: str | None = None
+        self,
+        source: bytes | bytearray | memoryview | str | os.PathLike[str] | Stream,
+        /,
+        *,
+        media_type: str = BINARY,
+        summary: str | None = None,
     ) -> Reference:
-        """Keep bytes, equal ones once."""
-        reference = Reference(_core.digest(source).hex(), len(source), media_type=media_type, summary=summary)
-        self._content[reference.digest] = source
+        """Keep bytes, the content of a file or what a stream gives, equal content once. Raises as `ArtifactStore.put`.
+
+        >>> MemoryArtifacts().put(b"a long output").size
+        13
+        """
+        data = _bytes_of(source)
+        reference = Reference(_core.digest(data).hex(), len(data), media_type=media_type, summary=summary)
+        self._content[reference.digest] = data
         return reference
 
-    def read(self, artifact: Reference) -> bytes:
-        """Return the bytes. Raises ArtifactNotFound."""
+    def read(self, artifact: Reference | str, start: int = 0, length: int | None = None) -> bytes:
+        """Return the content, or a range of it. Raises ArtifactNotFound, InvalidInput.
+
+        >>> artifacts = MemoryArtifacts()
+        >>> artifacts.read(artifacts.put(b"a long output"), start=7)
+        b'output'
+        """
+        check_range(start, length)
+        digest = digest_of(artifact)
+        if digest not in self._content:
+            raise ArtifactNotFound(f"the session has no artifact {digest}")
+        return self._content[digest][start : None if length is None else start + length]
+
+    def open(self, artifact: Reference | str, start: int = 0, length: int | None = None) -> io.BufferedReader:
+        """Return a seekable binary stream over the content, or a range of it. Raises as `read`.
+
+        >>> artifacts = MemoryArtifacts()
+        >>> artifacts.open(artifacts.put(b"one output"), 4).read()
+        b'output'
+        """
+        return io.BufferedReader(io.BytesIO(self.read(artifact, start, length)))
+
+    def verify(self, artifact: Reference | str) -> ArtifactFinding | None:
+        """Return what is wrong with an artifact: it can only be missing. Raises InvalidInput.
+
+        >>> MemoryArtifacts().verify("0" * 64).kind
+        'missing'
+        """
+        digest = digest_of(artifact)
+        return None if digest in self._content else ArtifactFinding(digest, "missing", "the session has none")
+
+    def sweep(self, referenced: Iterable[str], *, grace_days: float = GRACE_DAYS, dry_run: bool = True) -> Swept:
+        """Return what an `ArtifactStore` would of young artifacts: they stay as long as the session, whatever the days.
+
+        >>> artifacts = MemoryArtifacts()
+        >>> artifacts.sweep([artifacts.put(b"referred to").digest]).kept
+        1
+        """
+        _ = grace_days
+        wanted = {digest_of(digest) for digest in referenced}
+        swept = Swept(dry_run=dry_run)
+        swept.kept = len(wanted & self._content.keys())
+        swept.young = len(self._content.keys() - wanted)
+        return swept
+
+
+def _bytes_of(source: bytes | bytearray | memoryview | str | os.PathLike[str] | Stream) -> bytes:
+    if isinstance(source, bytes | bytearray | memoryview):
+        return bytes(source)
+    if isinstance(source, str | os.PathLike):
+        path = os.fspath(source)
         try:
-            return self._content[artifact.digest]
-        except KeyError:
-            raise ArtifactNotFound(f"the session has no artifact {artifact.digest}") from None
+            with open(path, "rb") as file:
+                return file.read()
+        except OSError as error:
+            raise StorageError(f"cannot read {path}: {error.strerror or error}", error.errno) from error
+    if hasattr(source, "read"):
+        return b"".join(pieces_of(source))
+    raise InvalidInput(f"an artifact is made of bytes, a path or a binary stream, not {type(source).__name__}")
 
 
 class MemoryLog(Log):

@@ -202,7 +202,7 @@ class Session(SessionModel, SessionWatching):
         return ordinal, chain.hex()
 
     def log(self, *, durable: bool = False) -> Log:
-        """Return a reader over this session's segments; a `durable` one shows nothing that a crash could take back.
+        """Return a reader over the segments (for feeds, repair and the like); a `durable` one shows what no crash takes.
 
         >>> from turnlog import Store
         >>> Store.ephemeral().create().log().head()[0]
@@ -216,7 +216,7 @@ class Session(SessionModel, SessionWatching):
         return Log(names.session_dir(self._store.path, self.id), self.id, end)
 
     def visible(self) -> tuple[str, int] | None:
-        """Return the segment this object writes and where its acknowledged part ends; None when it does not write."""
+        """Return the segment this object writes and where its acknowledged part ends (for `Log`); else None."""
         appender = self._appender
         return None if appender is None else appender.visible()
 
@@ -226,18 +226,18 @@ class Session(SessionModel, SessionWatching):
         return None if appender is None else appender.durable_end()
 
     def shown(self) -> tuple[object, ...] | None:
-        """Return what changes when a feed has more to hand out; None when this object does not write the session."""
+        """Return what changes when a feed has more to hand out (for feeds); None when this object does not write."""
         return self.durable_end() if self._memory is None else (self._memory.head()["ordinal"],)
 
     # -- for the store ---------------------------------------------------------------------------------------------
 
     def attach(self, appender: Appender, memory: MemoryAppender | None = None) -> None:
-        """Give the session its open writer; `memory` is the same one if the session is ephemeral."""
+        """Give the session its open writer (for `Store`); `memory` is the same one if the session is ephemeral."""
         self._appender, self._memory = appender, memory
         self._store.greet(self)
 
     def give_up(self) -> None:
-        """Close after a failure that the caller is told: what is on disk stays as it is."""
+        """Close after a failure that the caller is told: what is on disk stays as it is (for `Store`)."""
         with self._guard:
             self._closed = True
             appender, self._appender = self._appender, None
@@ -247,12 +247,12 @@ class Session(SessionModel, SessionWatching):
         self._end_subscribers()
 
     def written_head(self) -> dict[str, Any] | None:
-        """Return the writer's numbers, None when the session is not open for writing here."""
+        """Return the writer's numbers, None when the session is not open for writing here (for `Store`)."""
         appender = self._appender
         return None if appender is None or self._memory is not None else appender.head()
 
     def check_lock(self) -> None:
-        """Stop writing when the lock file was replaced behind our back."""
+        """Stop writing when the lock file was replaced behind our back (for `Projector`)."""
         appender = self._appender
         if appender is None:
             return

@@ -35,7 +35,7 @@ class SessionHistory:
     _live: Live | None = None
 
     def kept(self) -> Live | None:
-        """Return the state keeper if there is one; unlike `live`, this makes none.
+        """Return the state keeper if there is one; unlike `live`, this makes none (for the shutdown).
 
         >>> from turnlog import Store
         >>> Store.ephemeral().create().kept() is None
@@ -44,7 +44,7 @@ class SessionHistory:
         return self._live
 
     def keep_state(self) -> None:
-        """Store the state in the index, so that a resume has little to fold; a session that is soon folded is left.
+        """Store the state in the index (for `close`), so that a resume has little to fold, unless it has little anyway.
 
         >>> from turnlog import Store
         >>> Store.ephemeral().create().keep_state()

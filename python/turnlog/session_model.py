@@ -48,7 +48,7 @@ class SessionModel(SessionHistory):
     _memory: MemoryAppender | None
 
     def live(self) -> Live:
-        """Return the state keeper, made at the first call.
+        """Return the state keeper, made at the first call (for the session model).
 
         >>> from turnlog import Store
         >>> session = Store.ephemeral().create()

@@ -116,7 +116,7 @@ class SessionWatching:
             return self._children
 
     def kept_children(self) -> Children | None:
-        """Return the registry if there is one; unlike `children`, this makes none.
+        """Return the registry if there is one; unlike `children`, this makes none (for the shutdown).
 
         >>> from turnlog import Store
         >>> Store.ephemeral().create().kept_children() is None
@@ -172,7 +172,7 @@ class SessionWatching:
         return subscriber
 
     def newest(self) -> int:
-        """Return the ordinal of the newest event: of the writer's if there is one, else of those that can be read.
+        """Return the ordinal of the newest event: the writer's, or one that can be read (for subscribers).
 
         >>> from turnlog import Store
         >>> Store.ephemeral().create().newest()

@@ -65,11 +65,11 @@ def stop_work(sessions: Iterable[Session], deadline_ms: int) -> list[str]:
 
 
 def _is_worked_on(live: Live) -> bool:
-    """Tell whether another thread that still lives began the running turn."""
-    worker = live.turn_thread
-    if worker is None or worker == threading.get_ident() or live.running_turn() is None:
+    """Tell whether another thread, or a task, that goes on began the running turn."""
+    worker = live.worker
+    if worker is None or worker.closes or worker.thread == threading.get_ident() or live.running_turn() is None:
         return False
-    return any(thread.ident == worker for thread in threading.enumerate())
+    return worker.goes_on()
 
 
 # -- at exit -----------------------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class SignalClose:
                 return  # the main thread may hold a lock that closing needs
             self._closing = True
             closed: list[bool] = []
-            _thread.start_new_thread(_end_by_force, (self._deadline_ms / 1000 + _BEYOND_S, closed))
+            _thread.start_new_thread(end_by_force, (self._deadline_ms, closed))
             _close(self._store, self._deadline_ms)
             closed.append(True)
         previous = self._previous[signum]
@@ -201,10 +201,14 @@ def _send_again(thread: int, signum: int) -> None:
     signal.pthread_kill(thread, signum)
 
 
-def _end_by_force(after_s: float, closed: list[bool]) -> None:
-    """End the process when closing hangs beyond its deadline, such as on a disk that does not answer."""
+def end_by_force(deadline_ms: int, closed: list[bool]) -> None:
+    """End the process when closing hangs five seconds beyond its deadline, such as on a disk that does not answer;
+    `closed` then is still empty. For a thread.
+
+    >>> end_by_force(-5000, [True])
+    """
     import signal
 
-    time.sleep(after_s)
+    time.sleep(max(0.0, deadline_ms / 1000 + _BEYOND_S))
     if not closed:
         os.kill(os.getpid(), signal.SIGKILL)

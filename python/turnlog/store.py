@@ -166,7 +166,7 @@ class Store(StoreLookup, StoreModel, StoreForks, StoreWatching):
     # -- index -----------------------------------------------------------------------------------------------------
 
     def index(self) -> Index:
-        """Return the projection, opened and caught up. Raises IndexUnavailable.
+        """Return the projection, opened and caught up (for those who ask it themselves). Raises IndexUnavailable.
 
         >>> from turnlog import Store
         >>> with Store.open("runs") as store, store.create() as session:
@@ -309,7 +309,7 @@ class Store(StoreLookup, StoreModel, StoreForks, StoreWatching):
             self.index_error = error  # markers stay, so the next open catches up
 
     def check_writable(self, session_id: str) -> None:
-        """Raise ReadOnly when the store was opened for reading only."""
+        """Raise ReadOnly when the store was opened for reading only (for forks)."""
         if self.read_only:
             message = "the store was opened read-only"
             raise ReadOnly(message, session=session_id, store=self.path)

@@ -192,13 +192,22 @@ class StoreWatching:
         from signal import SIGTERM
         from typing import cast
 
-        from turnlog.errors import Closed
         from turnlog.shutdown import SignalClose
+
+        self.refuse_closed()
+        self._signal_close = SignalClose(cast("Any", self), signals or (SIGTERM,), deadline_ms)
+        return self._signal_close
+
+    def refuse_closed(self) -> None:
+        """Raise Closed when the store is closed (for `close_on_signals`, also that of the async facade).
+
+        >>> from turnlog import Store
+        >>> Store.ephemeral().refuse_closed()
+        """
+        from turnlog.errors import Closed
 
         if self._closed:
             raise Closed("the store is closed")
-        self._signal_close = SignalClose(cast("Any", self), signals or (SIGTERM,), deadline_ms)
-        return self._signal_close
 
     def _close_at_exit(self) -> None:
         from typing import cast

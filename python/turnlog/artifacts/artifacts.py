@@ -189,7 +189,7 @@ class ArtifactStore:
         >>> artifacts.read(artifacts.put(b"a long output"), start=7)
         b'output'
         """
-        _check_range(start, length)
+        check_range(start, length)
         with self._content(artifact) as content:
             if start == 0 and (length is None or length >= content.size()):
                 return content.whole()
@@ -208,7 +208,7 @@ class ArtifactStore:
         ...     stream.seek(4), stream.read()
         (4, b'output')
         """
-        _check_range(start, length)
+        check_range(start, length)
         content = self._content(artifact)
         size = content.size()
         end = size if length is None else min(start + length, size)
@@ -224,7 +224,7 @@ class ArtifactStore:
         >>> artifacts.verify("0" * 64).kind
         'missing'
         """
-        digest = _digest_of(artifact)
+        digest = digest_of(artifact)
         try:
             with self._content(artifact) as content:
                 if full:
@@ -249,7 +249,7 @@ class ArtifactStore:
         return sweep(self.path, referenced, grace_days=grace_days, dry_run=dry_run)
 
     def _content(self, artifact: Reference | str) -> Content:
-        digest = _digest_of(artifact)
+        digest = digest_of(artifact)
         for path in self._files(digest):
             content = Content(path)
             if isinstance(artifact, Reference) and content.size() != artifact.size:
@@ -292,14 +292,23 @@ class ArtifactFinding:
         return f"<ArtifactFinding {self.kind}: {self.detail}>"
 
 
-def _digest_of(artifact: Reference | str) -> str:
+def digest_of(artifact: Reference | str) -> str:
+    """Return the digest of a reference, or one that was given. Raises InvalidInput.
+
+    >>> digest_of("0" * 64) == "0" * 64
+    True
+    """
     digest = artifact.digest if isinstance(artifact, Reference) else artifact
     if not names.is_digest(digest):
         raise InvalidInput(f"an artifact's digest is 64 lower-case hex digits, not {digest!r}")
     return digest
 
 
-def _check_range(start: int, length: int | None) -> None:
+def check_range(start: int, length: int | None) -> None:
+    """Raise InvalidInput for a range that cannot be meant.
+
+    >>> check_range(0, None)
+    """
     if start < 0 or (length is not None and length < 0):
         raise InvalidInput(f"a range begins at 0 or later and has no negative length: {start}, {length}")
 

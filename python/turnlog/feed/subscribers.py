@@ -131,7 +131,7 @@ class Subscriber:
     # -- for the writer --------------------------------------------------------------------------------------------
 
     def add(self, session: str, place: Tail, after: int) -> None:
-        """Follow a session from a place on, unless it is followed already.
+        """Follow a session from a place on, unless it is followed already (for the writer).
 
         >>> from turnlog import Store
         >>> session = Store.ephemeral().create()
@@ -147,7 +147,7 @@ class Subscriber:
                 self._changed.notify_all()
 
     def wake(self, session: str) -> None:
-        """Note that a session's log has grown; costs next to nothing until the subscriber has looked.
+        """Note that a log has grown (for the writer); costs next to nothing until the subscriber has looked.
 
         >>> from turnlog import Store
         >>> session = Store.ephemeral().create()
@@ -160,7 +160,7 @@ class Subscriber:
                 self._changed.notify_all()
 
     def show(self, event: EphemeralEvent) -> None:
-        """Queue an ephemeral event; where the queue is full, its oldest is dropped.
+        """Queue an ephemeral event (for the writer); where the queue is full, its oldest is dropped.
 
         >>> from turnlog import Store
         >>> session = Store.ephemeral().create()
@@ -180,7 +180,7 @@ class Subscriber:
             self._changed.notify_all()
 
     def end(self, session: str | None = None) -> None:
-        """Note that nothing comes any more: from one session, or (None) at all.
+        """Note that nothing comes any more (for the writer): from one session, or (None) at all.
 
         >>> from turnlog import Store
         >>> session = Store.ephemeral().create()

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from turnlog._core import Event, Receipt
     from turnlog.artifacts.artifacts import ArtifactStore
+    from turnlog.model.line import Worker
     from turnlog.model.turn import Turn
     from turnlog.session import Session
     from turnlog.state.selectors import Subscription
@@ -53,7 +54,7 @@ class Live:
         self.order = threading.Condition(threading.RLock())
         self.waiting: list[object] = []  # who asked for a turn while another one ran, first come first
         self.turn: Turn | None = None  # the latest one that this process began
-        self.turn_thread: int | None = None  # that began the running turn; None if another process did, 0 a task
+        self.worker: Worker | None = None  # who began the running turn; None if another process did
         self.book = CallBook()
         self.known_from: int | None = None  # `finished` knows every call of a turn that began after this ordinal
         self.finished: dict[tuple[str, str], int] = {}  # of the running turn: call -> ordinal of its outcome

@@ -1,21 +1,21 @@
 """A turn: one goal, from its start to exactly one outcome.
 
-Owns: the start (and who waits for it), the outcome, input that arrives meanwhile, the wish to stop. Invariants: one
-turn of a session runs at a time; a turn is completed only by `complete`, never because a block was left; when a turn
-ends otherwise, the calls that had not been started are cancelled, and what still runs may still bring its outcome.
-Must not know: what a step or a tool call does.
+Owns: the start, the outcome, input that arrives meanwhile, the wish to stop. Invariants: one turn of a session runs at
+a time; a turn is completed only by `complete`, never because a block was left; when a turn ends otherwise, the calls
+that had not been started are cancelled, and what still runs may still bring its outcome. Must not know: what a step or
+a tool call does, who waits for a turn (line.py).
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
-from turnlog.errors import Closed, InvalidInput, InvalidTransition
+from turnlog.errors import InvalidInput, InvalidTransition
 from turnlog.ids import format_id, new_id
 from turnlog.model.calling import was_cancelled
 from turnlog.model.calls import describe
+from turnlog.model.line import Worker, wait_in_line
 from turnlog.model.step import Step, begin_step
 from turnlog.model.tools import ToolCall, propose
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 REFUSE, QUEUE = "refuse", "queue"
 _LEFT = "the block was left without complete()"
-_WAKE_S = 0.2  # a waiting thread looks this often whether somebody outside the model changed the state
 
 
 class Turn:
@@ -241,7 +240,7 @@ class Turn:
                     continue  # proposed since; such a call is cancelled without holding `order`
                 live.record(type, payload)
                 self._outcome = type.removeprefix("turn.")
-                live.turn_thread = None
+                live.worker = None
                 live.order.notify_all()
             return
 
@@ -286,9 +285,16 @@ class Turn:
 
 
 def begin(
-    live: Live, input: Any, *, name: str | None, on_running: str, timeout_ms: int | None, settings: dict[str, Any]
+    live: Live,
+    input: Any,
+    *,
+    name: str | None,
+    on_running: str,
+    timeout_ms: int | None,
+    settings: dict[str, Any],
+    worker: Worker | None = None,
 ) -> Turn:
-    """Start a turn, now or when those before it have ended; see `Session.turn`.
+    """Start a turn, now or when those before it have ended; see `Session.turn`. `worker`: the calling thread.
 
     >>> from turnlog import Store
     >>> live = Store.ephemeral().create().live()
@@ -297,6 +303,7 @@ def begin(
     """
     if on_running not in {REFUSE, QUEUE}:
         raise InvalidInput(f"on_running is {REFUSE!r} or {QUEUE!r}, not {on_running!r}", session=live.session.id)
+    worker = worker or Worker()
     turn = Turn(live, name or format_id(new_id()), input, settings)
     payload: dict[str, Any] = {"turn": turn.id}
     if input is not None:
@@ -306,42 +313,10 @@ def begin(
     with live.order:
         live.ready()
         if on_running == QUEUE:
-            _wait_in_line(live, turn.id, timeout_ms)
+            wait_in_line(live, turn.id, timeout_ms, worker)
         elif live.waiting:
             message = f"turn.started {turn.id!r} while {len(live.waiting)} others wait for their turn"
             raise InvalidTransition(message, "turn_order", session=live.session.id)
         live.record("turn.started", payload)
-        live.turn, live.turn_thread = turn, threading.get_ident()
+        live.turn, live.worker = turn, worker
     return turn
-
-
-def _wait_in_line(live: Live, name: str, timeout_ms: int | None) -> None:
-    """Return, holding `order`, when no turn runs and nobody who came earlier waits."""
-    deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
-    ticket = object()
-    live.waiting.append(ticket)
-    try:
-        while (running := live.current().turn) is not None or live.waiting[0] is not ticket:
-            if live.closed:
-                raise Closed("the session was closed while a turn waited", session=live.session.id)
-            if running is not None:
-                _refuse_endless(live, name, running.id)
-            if deadline is not None and time.monotonic() >= deadline:
-                message = f"turn {name!r} has waited {timeout_ms} ms, another one still runs"
-                raise InvalidTransition(message, "turn_order", session=live.session.id)
-            rest = _WAKE_S if deadline is None else min(_WAKE_S, max(0.0, deadline - time.monotonic()))
-            live.order.wait(rest)
-    finally:
-        live.waiting.remove(ticket)
-        live.order.notify_all()
-
-
-def _refuse_endless(live: Live, name: str, running: str) -> None:
-    """Refuse to wait for a turn that cannot end while this thread waits."""
-    if live.turn_thread == threading.get_ident():
-        message = f"turn {name!r} would wait for turn {running!r}, which this same thread began"
-    elif live.turn_thread is None:
-        message = f"turn {running!r} was left running by a process that is gone: resume the session"
-    else:
-        return
-    raise InvalidTransition(message, "turn_order", session=live.session.id)
