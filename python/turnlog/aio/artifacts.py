@@ -90,7 +90,7 @@ class AsyncArtifacts(Facade[ArtifactStore | MemoryArtifacts]):
         )
         return AsyncStream(opened, self._threads)
 
-    async def verify(self, artifact: Reference | str) -> ArtifactFinding | None:
+    async def verify(self, artifact: Reference | str, *, full: bool = True) -> ArtifactFinding | None:
         """Do as `ArtifactStore.verify` does.
 
         >>> from turnlog.aio import AsyncStore
@@ -100,7 +100,7 @@ class AsyncArtifacts(Facade[ArtifactStore | MemoryArtifacts]):
         >>> asyncio.run(main())
         'missing'
         """
-        return await self._threads.run(self.sync.verify, artifact)
+        return await self._threads.run(self.sync.verify, artifact, full=full)
 
     async def sweep(self, referenced: Iterable[str], *, grace_days: float = GRACE_DAYS, dry_run: bool = True) -> Swept:
         """Do as `ArtifactStore.sweep` does.
