@@ -202,7 +202,7 @@ class Session(SessionModel, SessionWatching):
         return ordinal, chain.hex()
 
     def log(self, *, durable: bool = False) -> Log:
-        """Return a reader over the segments (for feeds, repair and the like); a `durable` one shows what no crash takes.
+        """Return a reader over the segments (for feeds, repair and such); a `durable` one shows what no crash takes.
 
         >>> from turnlog import Store
         >>> Store.ephemeral().create().log().head()[0]

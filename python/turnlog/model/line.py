@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 from turnlog.errors import Closed, InvalidTransition
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from turnlog.model.live import Live
 
 _WAKE_S = 0.2  # a waiting thread looks this often whether somebody outside the model changed the state
@@ -21,8 +23,9 @@ _WAKE_S = 0.2  # a waiting thread looks this often whether somebody outside the 
 class Task(Protocol):
     """A task of an event loop, as far as it matters here."""
 
-    def done(self) -> bool:
-        """Tell whether it has ended."""
+    @property
+    def done(self) -> Callable[[], bool]:
+        """What tells whether it has ended."""
 
 
 class Worker:
