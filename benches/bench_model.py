@@ -1,9 +1,10 @@
-"""The session model: an append with reducer and subscriber, a tool call through all its states, a replayed call."""
+"""The session model: an append with reducer and listener or subscriber, a tool call, a replayed call."""
 
 from __future__ import annotations
 
 import itertools
 import statistics
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from turnlog import Session
 
+APPEND_US_MAX = 8.0
 CALLS = 100
 REPLAYS = 2000
 ARGUMENTS = {"cmd": "pytest -x tests/test_retry.py", "timeout_s": 120}
@@ -45,7 +47,7 @@ def each_us(benchmark: BenchmarkFixture, ours: Callable[[], object], count: int)
     return [round_s / count * 1e6 for round_s in seconds(benchmark)]
 
 
-def test_buffered_append_with_reducer_and_subscriber(
+def test_buffered_append_with_reducer_and_state_listener(
     benchmark: BenchmarkFixture, session: Session, events_1500: list[dict[str, Any]]
 ) -> None:
     seen: list[int] = []
@@ -57,9 +59,33 @@ def test_buffered_append_with_reducer_and_subscriber(
 
     figures = each_us(benchmark, ours, len(events_1500))
     assert seen[-1] == session.state.messages.count == len(seen)
-    name = "microseconds: buffered append of 1.5 KB, reduced and seen by one subscriber"
+    name = "microseconds: buffered append of 1.5 KB, reduced and seen by one state listener"
     spread = (min(figures), max(figures))
-    record(benchmark, name, statistics.median(figures), 8.0, at_most=True, spread=spread)
+    record(benchmark, name, statistics.median(figures), APPEND_US_MAX, at_most=True, spread=spread)
+
+
+def test_buffered_append_with_reducer_and_feed_subscriber(
+    benchmark: BenchmarkFixture, session: Session, events_1500: list[dict[str, Any]]
+) -> None:
+    seen: list[int] = []
+    first = session.state.ordinal
+    subscriber = session.subscribe(lambda event: seen.append(event.ordinal))
+
+    def ours() -> None:
+        for event in events_1500:
+            session.append("message.assistant", event, durability="buffered")
+
+    def wait() -> None:
+        while not seen or seen[-1] < session.newest():
+            time.sleep(0.01)
+
+    benchmark.pedantic(ours, rounds=ROUNDS, warmup_rounds=1, teardown=wait)
+    figures = [round_s / len(events_1500) * 1e6 for round_s in seconds(benchmark)]
+    assert seen == list(range(first + 1, session.newest() + 1))
+    subscriber.close()
+    name = "microseconds: buffered append of 1.5 KB, reduced and seen by one feed subscriber"
+    spread = (min(figures), max(figures))
+    record(benchmark, name, statistics.median(figures), APPEND_US_MAX, at_most=True, spread=spread)
 
 
 def test_a_tool_call_against_its_syncs(benchmark: BenchmarkFixture, session: Session, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from turnlog import Store
 
-from .workload import Rollout
+from .workload import Rollout, fill
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,14 +38,7 @@ def big_store(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     path = tmp_path_factory.mktemp("big") / "store"
     with Store.open(path) as store:
         session = store.create(title="big", durability="buffered")
-        batch: list[tuple[str, object]] = []
-        for event in Rollout().session(EVENTS):
-            batch.append(event)
-            if len(batch) == 1000:
-                session.append_many(batch, durability="buffered")
-                batch.clear()
-        if batch:
-            session.append_many(batch, durability="buffered")
+        fill(session, Rollout().session(EVENTS))
         identity = session.id
     return path, identity
 

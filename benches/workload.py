@@ -11,11 +11,14 @@ import os
 import random
 import sysconfig
 from functools import cache
+from itertools import islice
 from pydoc_data import topics
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+
+    from turnlog import Session
 
 SEED = 7
 MODELS = ("model-large", "model-small", "model-code")
@@ -44,6 +47,13 @@ def _sources() -> list[tuple[str, list[str]]]:
                 with open(path, encoding="utf-8", errors="replace") as file:
                     found.append((os.path.relpath(path, library), file.read().split("\n")))
     return [source for source in found if len(source[1]) > 10]
+
+
+def fill(session: Session, events: Iterable[tuple[str, dict[str, Any]]]) -> None:
+    """Append the events, buffered, a thousand at a time."""
+    rest = iter(events)
+    while batch := list(islice(rest, 1000)):
+        session.append_many(batch, durability="buffered")
 
 
 class Rollout:

@@ -38,6 +38,7 @@ pub const KIND_OPEN: u8 = 5;
 pub const KIND_REDACT: u8 = 6;
 pub const KIND_REPAIR_NOTE: u8 = 7;
 pub const KIND_IGNORABLE: u8 = 0x80;
+pub const KIND_CHAIN_MARK: u8 = 0x88;
 
 pub const FLAG_COMMIT: u16 = 1;
 pub const FLAG_RAW: u16 = 2;
@@ -57,3 +58,4 @@ pub const ROLL_BYTES: u64 = 64 * 1024 * 1024;
 pub const ZERO_STEP_MIN_BYTES: u64 = 64 * 1024;
 pub const ZERO_STEP_MAX_BYTES: u64 = 4 * 1024 * 1024;
 pub const SPARSE_STEP_BYTES: u64 = 64 * 1024;
+pub const CHAIN_STEP_EVENTS: u64 = 128;

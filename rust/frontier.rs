@@ -12,7 +12,10 @@ use std::time::{Duration, Instant};
 
 use crate::chain::{chain_next, digest};
 use crate::error::{Error, Result};
-use crate::format::{FLAG_COMMIT, FLAG_DURABLE, HEADER_BYTES, KIND_EVENT, KIND_SYNC_MARK, SPARSE_STEP_BYTES};
+use crate::format::{
+    CHAIN_STEP_EVENTS, FLAG_COMMIT, FLAG_DURABLE, HEADER_BYTES, KIND_CHAIN_MARK, KIND_EVENT, KIND_SYNC_MARK,
+    SPARSE_STEP_BYTES,
+};
 use crate::frame::{FrameFields, encode_frame};
 use crate::identity::now_us;
 use crate::idindex::IdIndex;
@@ -139,8 +142,12 @@ impl Frontier {
         self.end.offset >= self.roll_bytes
     }
 
-    /// Frame the event behind the last one; return its ordinal.
+    /// Frame the event behind the last one, and before it a `CHAIN_MARK` where one is due; return its ordinal.
     pub(crate) fn push_event(&mut self, event: &Encoded<'_>, flags: u16) -> u64 {
+        if self.chain_mark_is_due() {
+            let chain = self.end.chain;
+            self.push_control(KIND_CHAIN_MARK, &chain);
+        }
         let start = self.end.offset;
         let ordinal = self.end.ordinal + 1;
         let type_name = event.type_name.as_bytes();
@@ -173,6 +180,12 @@ impl Frontier {
         ordinal
     }
 
+    /// Whether the next event's ordinal is a whole number of steps plus one; a segment's header is a mark itself.
+    fn chain_mark_is_due(&self) -> bool {
+        let Mark { ordinal, offset, .. } = self.end;
+        ordinal > 0 && ordinal % CHAIN_STEP_EVENTS == 0 && offset > HEADER_BYTES as u64
+    }
+
     /// Frame a control frame behind the last frame.
     pub(crate) fn push_control(&mut self, kind: u8, payload: &[u8]) {
         let fields = FrameFields {
@@ -187,7 +200,7 @@ impl Frontier {
             type_name: b"",
             payload,
         };
-        let worth_a_sync = kind != KIND_SYNC_MARK;
+        let worth_a_sync = !matches!(kind, KIND_SYNC_MARK | KIND_CHAIN_MARK);
         self.push(&fields, worth_a_sync);
         if worth_a_sync {
             self.dirty_end = self.end.offset;

@@ -12,7 +12,8 @@ use std::thread;
 use crate::error::Result;
 use crate::facts::{Committed, Facts, Note, Seal};
 use crate::format::{
-    FLAG_COMMIT, HEADER_BYTES, KIND_CLOSE, KIND_EVENT, KIND_OPEN, KIND_REPAIR_NOTE, KIND_SEAL,
+    FLAG_COMMIT, HEADER_BYTES, KIND_CHAIN_MARK, KIND_CLOSE, KIND_EVENT, KIND_OPEN, KIND_REPAIR_NOTE,
+    KIND_SEAL,
 };
 use crate::frame::{FrameHeader, u64_at};
 use crate::header::DecodedHeader;
@@ -258,7 +259,7 @@ impl<'a> Scan<'a> {
         if matches!(kind, KIND_CLOSE | KIND_SEAL) {
             self.facts.durable_mark = self.facts.durable_mark.max(end);
         }
-        if !matches!(kind, KIND_CLOSE | KIND_SEAL | KIND_OPEN | KIND_REPAIR_NOTE) {
+        if !matches!(kind, KIND_CLOSE | KIND_SEAL | KIND_OPEN | KIND_REPAIR_NOTE | KIND_CHAIN_MARK) {
             return Ok(false);
         }
         if length < CHAIN_BYTES || (kind == KIND_SEAL && !is_seal(length as usize)) {

@@ -16,6 +16,7 @@ use crate::source::{Chunk, Hole, Source, to_usize};
 
 /// Bytes that one read asks for.
 pub const CHUNK_BYTES: usize = 1 << 20;
+const NEAR_BYTES: usize = 16 * 1024; // the next frame is nearly always as near
 const SECTOR_BYTES: u64 = 512;
 const SEAL_FIXED_BYTES: usize = 56; // chain, event count, successor
 const FIRST: u64 = HEADER_BYTES as u64;
@@ -139,6 +140,7 @@ impl<'a> Window<'a> {
             let found = found.or_else(|| tail.starts_with(&FRAME_MAGIC).then(|| rest.len() - tail.len()));
             let Some(found) = found else {
                 offset = (offset + rest.len() as u64).next_multiple_of(8);
+                self.chunk_bytes = (2 * self.chunk_bytes).min(CHUNK_BYTES); // it is far
                 continue;
             };
             offset += found as u64;
@@ -156,7 +158,7 @@ impl<'a> Window<'a> {
 /// # Errors
 /// `Io`.
 pub fn resync(source: &Source, segment_id: &[u8; 16], offset: u64) -> Result<Option<(u64, u64)>> {
-    let mut window = Window::new(source, source.size()?, CHUNK_BYTES);
+    let mut window = Window::new(source, source.size()?, NEAR_BYTES);
     let mut offset = offset.saturating_add(1).min(window.end);
     while let Some((found, header)) = window.next_authentic(segment_id, offset)? {
         if window.body_fault(&header, segment_id, found)?.is_none() {

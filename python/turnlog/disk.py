@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from contextlib import suppress
 
 from turnlog.errors import NoSpace, ReadOnly, StorageError, TurnlogError, Unsupported
 from turnlog.names import TEMP_SUFFIX
@@ -116,9 +117,12 @@ def create_file(path: str, write: Callable[[int], None]) -> None:
 
 
 def create_directory(path: str, files: Mapping[str, bytes]) -> None:
-    """Create a directory that holds `files`, durably, below an existing one: built under a temporary name, synced,
-    renamed. A crash leaves it whole or absent. Raises OSError, also when there is something at `path`.
+    """Create a directory that holds `files`, durably, and the one above it if that is missing: built under a temporary
+    name, synced, renamed. A crash leaves it whole or absent. Raises OSError, also when there is something at `path`.
     """
+    parent = os.path.dirname(path)
+    with suppress(FileExistsError):
+        os.mkdir(parent, _DIRECTORY_MODE)
     temporary = f"{path}.{os.urandom(4).hex()}{TEMP_SUFFIX}"
     os.mkdir(temporary, _DIRECTORY_MODE)
     try:
@@ -137,7 +141,8 @@ def create_directory(path: str, files: Mapping[str, bytes]) -> None:
             remove_if_present(os.path.join(temporary, name))
         os.rmdir(temporary)
         raise
-    sync_directory(os.path.dirname(path))
+    sync_directory(parent)
+    sync_directory(os.path.dirname(parent))  # also where `parent` was there: its maker may not have come that far
 
 
 def write_all(descriptor: int, data: bytes | memoryview, offset: int) -> None:

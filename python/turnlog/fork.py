@@ -84,11 +84,13 @@ def fork_point(session: Session, at: int | None) -> Point:
         if not 1 <= ordinal <= end.ordinal:
             message = f"the session has no durable event {ordinal}" if at else "the session has no event to fork after"
             raise NotFound(message, session=session.id, ordinal=ordinal)
-        chain = end.chain if ordinal == end.ordinal and end.chain else log.chain_at(ordinal)
-        if chain is None:
+        at_end = ordinal == end.ordinal and end.chain
+        link = (end.chain, None) if at_end else log.link_at(ordinal)
+        if link is None:
             message = f"the chain at event {ordinal} cannot be computed from what is left, so no fork can name it"
             raise Damaged(message, session=session.id, ordinal=ordinal)
-        return Point(Origin(session.id, ordinal, chain), _event_id(log, end, ordinal))
+        chain, event = link
+        return Point(Origin(session.id, ordinal, chain), _event_id(log, end, ordinal) if event is None else event.id)
     finally:
         log.close()
 
@@ -101,10 +103,10 @@ def _durable_end(session: Session, log: Log, at: int | None) -> _End:
         head = session.written_head()
     if head is not None:
         return _End(head["durable_ordinal"], head["durable_chain"], head["path"], head["durable"])
-    files = [file for file in list_segments(log.directory) if log.is_true(file)]
-    if at is not None and files and at < files[-1].first_ordinal:
-        return _End(files[-1].first_ordinal - 1, b"")  # all of it was durable before the newest segment was begun
-    closed = _closed_end(log.open_reader(files[-1])) if files else None
+    newest = log.newest_true()
+    if at is not None and newest is not None and at < newest.first_ordinal:
+        return _End(newest.first_ordinal - 1, b"")  # all of it was durable before the newest segment was begun
+    closed = None if newest is None else _closed_end(log.open_reader(newest))
     return _End(*log.head()) if closed is None else closed
 
 
@@ -174,7 +176,6 @@ def make_fork(
     data = _segment(fields, events)
     folder = names.session_dir(store, child)
     try:
-        disk.make_directory(os.path.dirname(folder))
         disk.create_directory(folder, {name: data})
     except OSError as error:
         if error.errno in {errno.EEXIST, errno.ENOTEMPTY}:

@@ -7,7 +7,9 @@ use crate::format;
 
 /// Put each named constant under its own name: numbers as int, byte strings as bytes.
 macro_rules! name_all {
-    ($dict:expr, numbers: [$($number:ident),* $(,)?], bytes: [$($bytes:ident),* $(,)?]) => {
+    ($dict:expr, numbers: [
+            $($number:ident), * $(, )?,
+        ], bytes: [$($bytes:ident),* $(,)?]) => {
         $($dict.set_item(stringify!($number), format::$number)?;)*
         $($dict.set_item(stringify!($bytes), PyBytes::new($dict.py(), &format::$bytes))?;)*
     };
@@ -25,8 +27,9 @@ pub(super) fn constants(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
             CHECKSUM_ALGORITHM, FRAME_FIXED_BYTES, FRAME_HEADER_MIN_BYTES, FRAME_HEADER_MAX_BYTES,
             FRAME_TRAILER_BYTES, TYPE_MAX_BYTES, PAYLOAD_MAX_BYTES, DEPTH_MAX, INTEGER_MAX_DIGITS, KIND_EVENT,
             KIND_SYNC_MARK, KIND_CLOSE, KIND_SEAL, KIND_OPEN, KIND_REDACT, KIND_REPAIR_NOTE, KIND_IGNORABLE,
-            FLAG_COMMIT, FLAG_RAW, FLAG_DURABLE, FLAG_REDACTED, FLAG_ENCRYPTED, FLAGS_REQUIRED_UNKNOWN, BLOCK_BYTES,
-            ROLL_BYTES, ZERO_STEP_MIN_BYTES, ZERO_STEP_MAX_BYTES, SPARSE_STEP_BYTES,
+            KIND_CHAIN_MARK, FLAG_COMMIT, FLAG_RAW, FLAG_DURABLE, FLAG_REDACTED, FLAG_ENCRYPTED,
+            FLAGS_REQUIRED_UNKNOWN, BLOCK_BYTES, ROLL_BYTES, ZERO_STEP_MIN_BYTES, ZERO_STEP_MAX_BYTES,
+            SPARSE_STEP_BYTES, CHAIN_STEP_EVENTS,
         ],
         bytes: [SEGMENT_MAGIC, FRAME_MAGIC, CHAIN_TAG, CHAIN_VERSION, SKIPPABLE_MAGIC, TABLE_MAGIC]
     );

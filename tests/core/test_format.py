@@ -114,6 +114,8 @@ def test_the_frame_constants_are_those_of_the_page() -> None:
 def test_kinds_and_flags_are_those_of_the_page() -> None:
     _, kinds, flags = tables(3)
     assert {f"KIND_{name}": int(kind) for kind, name, _ in kinds} | {"KIND_IGNORABLE": 0x80} == constants("KIND_")
+    meanings = {name: meaning for _, name, meaning in kinds}
+    assert number_in(r"ordinal (\d+) k \+ 1", meanings["CHAIN_MARK"]) == layout.CHAIN_STEP_EVENTS
     named = {f"FLAG_{name}": int(flag) for flag, name, _ in flags}
     assert named == constants("FLAG_")
     low, high = re.findall(r"Flags (\d+)\.\.(\d+) must be zero", section(3))[0]

@@ -101,7 +101,9 @@ class ActiveSegment:
         return self.end.offset >= self.roll_bytes
 
     def push_event(self, event: Encoded, flags: int) -> int:
-        """Frame the event behind the last one; return its ordinal."""
+        """Frame the event behind the last one, and before it a CHAIN_MARK where one is due; return its ordinal."""
+        if self._chain_mark_is_due():
+            self.push_control(fmt.KIND_CHAIN_MARK, self.end.chain)
         before = self.end
         ordinal = before.ordinal + 1
         frame = self._frame(
@@ -124,6 +126,11 @@ class ActiveSegment:
             self.pending_ids.append(event.event_id)
         return ordinal
 
+    def _chain_mark_is_due(self) -> bool:
+        """Whether the next event's ordinal is a whole number of steps plus one; a segment's header is a mark itself."""
+        end = self.end
+        return end.ordinal > 0 and end.ordinal % fmt.CHAIN_STEP_EVENTS == 0 and end.offset > fmt.HEADER_BYTES
+
     def push_control(self, kind: int, payload: bytes) -> None:
         """Frame a control frame behind the last frame."""
         before = self.end
@@ -136,7 +143,7 @@ class ActiveSegment:
             type="",
             payload=payload,
         )
-        worth = kind != fmt.KIND_SYNC_MARK
+        worth = kind not in {fmt.KIND_SYNC_MARK, fmt.KIND_CHAIN_MARK}
         self._push(frame, Mark(before.offset + len(frame), before.ordinal, before.chain), durable=worth)
         if worth:
             self.dirty_end = self.end.offset

@@ -14,6 +14,7 @@ from turnlog._pure.format import (
     FRAME_FIXED_BYTES,
     FRAME_TRAILER_BYTES,
     HEADER_BYTES,
+    KIND_CHAIN_MARK,
     KIND_CLOSE,
     KIND_EVENT,
     KIND_OPEN,
@@ -253,7 +254,7 @@ class Scan:
             self.facts["notes"].append({"offset": offset, "ordinal": header.ordinal, "payload": payload})
         if kind in {KIND_CLOSE, KIND_SEAL}:
             self.facts["durable_mark"] = max(self.facts["durable_mark"], end)
-        if kind not in {KIND_CLOSE, KIND_SEAL, KIND_OPEN, KIND_REPAIR_NOTE}:
+        if kind not in {KIND_CLOSE, KIND_SEAL, KIND_OPEN, KIND_REPAIR_NOTE, KIND_CHAIN_MARK}:
             return
         if len(stated) < CHAIN_BYTES or (kind == KIND_SEAL and not is_seal(len(payload))):
             self._fault("chain", offset, end, header.ordinal, f"control frame of kind {kind} is malformed")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from turnlog._pure.source import Hole, RawSource
 
 CHUNK_BYTES = 1 << 20
+NEAR_BYTES = 16 * 1024  # the next frame is nearly always as near
 SECTOR_BYTES = 512
 SEAL_FIXED_BYTES = 56  # chain, event count, successor
 
@@ -98,6 +99,7 @@ class Window:
                 if base + len(data) <= offset:
                     return None  # the file became shorter
                 offset = (base + len(data) + 7) // 8 * 8
+                self.chunk_bytes = min(2 * self.chunk_bytes, CHUNK_BYTES)  # it is far
                 continue
             header = self.header(segment_id, base + found)
             if not isinstance(header, FrameFault):
@@ -108,7 +110,7 @@ class Window:
 
 def resync(source: RawSource, segment_id: bytes, offset: int) -> tuple[int, int] | None:
     """Return offset and ordinal of the first wholly valid frame after `offset`."""
-    window = Window(source, source.size())
+    window = Window(source, source.size(), NEAR_BYTES)
     offset += 1
     while (found := window.next_authentic(segment_id, offset)) is not None:
         offset, header = found

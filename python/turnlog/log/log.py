@@ -8,10 +8,11 @@ named; any number of generations is read without recursion. Must not know: who w
 from __future__ import annotations
 
 import os
+from functools import partial
 
 from turnlog import _core, names
 from turnlog.errors import Damaged
-from turnlog.log.chain_walk import chain_at
+from turnlog.log.chain_walk import link_at, nearest_mark
 from turnlog.log.lineage import FORKED, Origin, last_inherited_id, origin_of
 from turnlog.log.own_log import OwnLog, Window, types_wanted
 from turnlog.log.segments import list_segments
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from turnlog._core import Event, SegmentReader
+    from turnlog.log.chain_walk import Link
     from turnlog.log.segments import SegmentFile
 
     Span = tuple["Log", Window]
@@ -155,7 +157,13 @@ class Log(OwnLog):
         return parent
 
     def chain_at(self, ordinal: int) -> bytes | None:
-        """Return the chain after an own or inherited ordinal, None when it cannot be computed from what is left.
+        """Return the chain of `link_at`."""
+        link = self.link_at(ordinal)
+        return None if link is None else link[0]
+
+    def link_at(self, ordinal: int) -> Link | None:
+        """Return the chain after an own or inherited ordinal, and its event where that was read on the way; None when
+        the chain cannot be computed from what is left.
 
         At the fork ordinal that is chain 0 of the fork; below it, the chain of the ancestor that holds the event.
         Raises Damaged when that ancestor is missing, StorageError.
@@ -170,15 +178,18 @@ class Log(OwnLog):
         ancestors = self.ancestors()
         while (origin := log.origin()) is not None and ordinal < origin.ordinal:
             log = next(ancestors)
-        return log.own_chain_at(ordinal)
+        return log.own_link_at(ordinal)
 
-    def own_chain_at(self, ordinal: int) -> bytes | None:
-        """Return the chain after an ordinal of the session's own, or before its first one. Raises StorageError."""
-        for file in reversed([file for file in list_segments(self.directory) if self.is_true(file)]):
-            reader = self.open_reader(file)
-            fields = reader.header["fields"]
-            if fields is not None and fields["prev_last_ordinal"] <= ordinal:
-                return chain_at(reader, fields["first_ordinal"], fields["prev_chain"], ordinal)
+    def own_link_at(self, ordinal: int) -> Link | None:
+        """Do the same for an ordinal of the session's own, or the one before its first. Raises StorageError."""
+        files = list_segments(self.directory)
+        for file in reversed(files[: self.position(files, ordinal + 1) + 1]):
+            reader = self.open_reader(file) if self.is_true(file) else None
+            fields = None if reader is None else reader.header["fields"]
+            if reader is not None and fields is not None and fields["prev_last_ordinal"] <= ordinal:
+                header = _core.HEADER_BYTES, fields["first_ordinal"], fields["prev_chain"]
+                near = nearest_mark(reader, partial(self.seek, file, reader), header, ordinal)
+                return link_at(reader, near, ordinal)
         return None
 
     def head(self) -> tuple[int, bytes]:
@@ -192,14 +203,14 @@ class Log(OwnLog):
         ...     log.head()[0]
         1
         """
-        files = [file for file in list_segments(self.directory) if self.is_true(file)]
-        fields = self.open_reader(files[-1]).header["fields"] if files else None
-        if fields is None:
-            message = "the newest segment's header cannot be read" if files else "the session has no segments"
-            raise Damaged(message, session=self.session_id, segment=files[-1].name if files else None)
-        reader = self.open_reader(files[-1])
-        unsettled = not self.promised and self.written_elsewhere(files[-1])
-        end = self.shown_end(files[-1], reader)
+        newest = self.newest_true()
+        reader = None if newest is None else self.open_reader(newest)
+        fields = None if reader is None else reader.header["fields"]
+        if newest is None or reader is None or fields is None:
+            message = "the newest segment's header cannot be read" if newest else "the session has no segments"
+            raise Damaged(message, session=self.session_id, segment=newest.name if newest else None)
+        unsettled = not self.promised and self.written_elsewhere(newest)
+        end = self.shown_end(newest, reader)
         offset, ordinal, chain = _core.HEADER_BYTES, fields["first_ordinal"], fields["prev_chain"]
         while True:
             start = offset
@@ -208,7 +219,7 @@ class Log(OwnLog):
             )
             if fault is not None or offset == start:
                 if unsettled:
-                    self.settle(files[-1], reader)
+                    self.settle(newest, reader)
                 return ordinal - 1, chain or bytes(fields["prev_chain"])
 
     def shown_end(self, file: SegmentFile, reader: SegmentReader) -> int | None:

@@ -44,6 +44,7 @@ class Places:
         self._visible = visible
         self._readers: dict[str, SegmentReader] = {}
         self._true: dict[str, bool] = {}  # by path: whether the file is a segment of this session
+        self._indexes: dict[str, list[tuple[int, int]]] = {}  # by path: of the open readers whose segment is sealed
         self._stop = ("", 0, 0)  # path, ordinal and offset of the last of `stops`
 
     def close(self) -> None:
@@ -51,6 +52,7 @@ class Places:
         for reader in self._readers.values():
             reader.close()
         self._readers.clear()
+        self._indexes.clear()
 
     # -- files -----------------------------------------------------------------------------------------------------
 
@@ -66,6 +68,10 @@ class Places:
         while index < len(files) and not self.is_true(files[index]):
             index += 1
         return index
+
+    def newest_true(self) -> SegmentFile | None:
+        """Return the newest file that is a segment of this session; None when there is none."""
+        return next((file for file in reversed(list_segments(self.directory)) if self.is_true(file)), None)
 
     def is_true(self, file: SegmentFile) -> bool:
         """Tell whether a file is what its name says; one with an unreadable header is damage, not a stranger."""
@@ -90,7 +96,9 @@ class Places:
             except TurnlogError as error:
                 raise error.at(session=self.session_id, segment=file.name) from error
             while len(self._readers) >= _READERS_MAX:
-                self._readers.pop(next(iter(self._readers))).close()
+                oldest = next(iter(self._readers))
+                self._readers.pop(oldest).close()
+                self._indexes.pop(oldest, None)
         self._readers[file.path] = reader
         if reader.header["fault"] in _NEWER:
             message = "the segment was written by a newer turnlog"
@@ -139,19 +147,26 @@ class Places:
             return start
         if (file.path, ordinal) == self._stop[:2]:
             return ordinal, self._stop[2]
-        if not looks_sealed(reader):
+        rows = self._index(file, reader)
+        if rows is None:
             return _halve(reader, start, ordinal)
-        sparse = reader.sparse()
-        index = bisect_right(sparse, (ordinal, _NO_LIMIT)) - 1
-        return sparse[index] if index >= 0 else start
+        index = bisect_right(rows, (ordinal, _NO_LIMIT)) - 1
+        return rows[index] if index >= 0 else start
+
+    def _index(self, file: SegmentFile, reader: SegmentReader) -> list[tuple[int, int]] | None:
+        """Return (ordinal, offset) about every 64 KiB of a sealed segment, None for one without a SEAL."""
+        rows = self._indexes.get(file.path)
+        if rows is None and looks_sealed(reader):
+            rows = self._indexes[file.path] = reader.sparse()
+        return rows
 
     def stops(self, file: SegmentFile, before: int | None) -> Iterator[int]:
         """Yield ordinals below `before`, falling, about 64 KiB of frames apart, down to the segment's first one."""
         try:
             reader = self.open_reader(file)
             last, offset = self.seek(file, reader, before - 1 if before is not None else _NO_LIMIT)
-            rows = iter(reversed(reader.sparse())) if looks_sealed(reader) else _steps_back(reader, last, offset)
-            for ordinal, place in rows:
+            rows = self._index(file, reader)
+            for ordinal, place in _steps_back(reader, last, offset) if rows is None else reversed(rows):
                 if file.first_ordinal < ordinal <= last:
                     self._stop = file.path, ordinal, place
                     yield ordinal

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from turnlog._core import FrameHeader
 
-_ANCHORS = frozenset({_core.KIND_CLOSE, _core.KIND_OPEN, _core.KIND_SEAL})
+_ANCHORS = frozenset({_core.KIND_CLOSE, _core.KIND_OPEN, _core.KIND_SEAL, _core.KIND_CHAIN_MARK})
 _ZERO_ID = bytes(16)
 _BUFFER_BYTES = 1024 * 1024
 
@@ -69,7 +69,9 @@ class SegmentCopy:
         return self._epoch
 
     def event(self, header: FrameHeader, payload: bytes, *, closes_group: bool) -> None:
-        """Write an event that was found valid elsewhere."""
+        """Write an event that was found valid elsewhere, and before it a CHAIN_MARK where one is due."""
+        if self._events and not self.last % _core.CHAIN_STEP_EVENTS:
+            self._frame(_core.KIND_CHAIN_MARK, _core.FLAG_COMMIT, self.last, self.chain)
         sparse = self._sparse
         if not sparse or self.offset // _core.SPARSE_STEP_BYTES > sparse[-1][1] // _core.SPARSE_STEP_BYTES:
             sparse.append((header.ordinal, self.offset))
@@ -167,6 +169,8 @@ class Rewriter:
                 self._event(offset, header, payload)
             elif header.kind == _core.KIND_REPAIR_NOTE:
                 self._earlier_note(header, payload)
+            elif header.kind == _core.KIND_CHAIN_MARK and self._group and header.ordinal == self._last():
+                continue  # it stands inside an atomic group, which it does not end
             elif header.kind in _ANCHORS:
                 self._anchor(header.ordinal, payload[:CHAIN_BYTES])
             elif header.kind & _core.KIND_IGNORABLE:

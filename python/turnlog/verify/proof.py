@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 
 from turnlog import names
+from turnlog._core import HEADER_BYTES
 from turnlog.errors import InvalidInput, TurnlogError
-from turnlog.log.chain_walk import chain_at as walk
+from turnlog.log.chain_walk import link_at
 from turnlog.log.folders import session_ids
 from turnlog.log.log import Log
 from turnlog.log.notes import CHAIN_BYTES
@@ -61,7 +62,8 @@ def owner_of(store_path: str, session_id: str, ordinal: int, chain: bytes) -> st
             continue
         log = Log(names.session_dir(store_path, other), other)
         try:
-            if log.own_chain_at(ordinal) == chain:
+            link = log.own_link_at(ordinal)
+            if link is not None and link[0] == chain:
                 return other
         except TurnlogError:
             continue  # what is wrong with that session is no answer to this question
@@ -87,5 +89,7 @@ def chain_at(reports: Sequence[SegmentReport], ordinal: int) -> tuple[bytes | No
         if stated:
             return stated[-1][:CHAIN_BYTES], place
         with open_segment(report.file) as reader:
-            return walk(reader, fields["first_ordinal"], fields["prev_chain"], ordinal), place
+            header = HEADER_BYTES, fields["first_ordinal"], fields["prev_chain"]
+            link = link_at(reader, header, ordinal)  # from the header on: a proof trusts no mark in between
+            return None if link is None else link[0], place
     return None, place
