@@ -76,12 +76,12 @@ def test_buffered_append_with_reducer_and_feed_subscriber(
             session.append("message.assistant", event, durability="buffered")
 
     def wait() -> None:
-        while not seen or seen[-1] < session.newest():
+        while not seen or seen[-1] < session._newest():
             time.sleep(0.01)
 
     benchmark.pedantic(ours, rounds=ROUNDS, warmup_rounds=1, teardown=wait)
     figures = [round_s / len(events_1500) * 1e6 for round_s in seconds(benchmark)]
-    assert seen == list(range(first + 1, session.newest() + 1))
+    assert seen == list(range(first + 1, session._newest() + 1))
     subscriber.close()
     name = "microseconds: buffered append of 1.5 KB, reduced and seen by one feed subscriber"
     spread = (min(figures), max(figures))

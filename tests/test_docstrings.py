@@ -69,11 +69,7 @@ FOR_THE_PACKAGE = {
         *("Log.inherited", "Log.origin_is_known", "Log.own_chain_at", "Log.peek", "Log.require_inherited"),
         *("Log.shown_end", "Log.spans"),
     ),
-    "session": (
-        *("Session.attach", "Session.check_lock", "Session.durable_end", "Session.finish", "Session.give_up"),
-        *("Session.shown", "Session.visible", "Session.written_head", "require_level"),
-    ),
-    "store": ("Store.appender", "Store.check_writable", "Store.forget", "Store.open_sessions", "Store.opened"),
+    "session": ("require_level",),
 }
 """What modules of the package call of each other, and no application: it needs no example."""
 

@@ -270,7 +270,7 @@ def test_what_was_only_buffered_is_synced_before_it_is_inherited(store: Store) -
     session = store.create()
     session.append("note.written", {}, durability="buffered")
     child = store.fork(session)
-    head = session.written_head()
+    head = session._written_head()
     assert head is not None
     assert head["durable_ordinal"] == 2
     assert ordinals(child.events()) == [1, 2, 3]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -78,3 +79,31 @@ def test_the_import_stays_light() -> None:
 
 def test_an_interactive_python_is_told_names_that_were_not_imported_yet() -> None:
     assert set(turnlog.__all__) <= set(dir(turnlog))
+
+
+def documented_names() -> dict[str, set[str]]:
+    """Return the names that API.md lists for each class."""
+    text = (INIT.parents[2] / "API.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \|(.*)\|$", text, re.MULTILINE)
+    return {name: set(re.findall(r"`(\w+)`", cells)) for name, cells in rows}
+
+
+def names_of(thing: object) -> set[str]:
+    return {name for name in dir(thing) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("place", ["disk", "memory"])
+def test_what_completion_shows_is_what_is_documented(tmp_path: Path, place: str) -> None:
+    with turnlog.Store.open(tmp_path) if place == "disk" else turnlog.Store.ephemeral() as store:
+        session = store.create()
+        turn = session.turn("a goal")
+        things = {
+            "Store": store,
+            "Session": session,
+            "Turn": turn,
+            "Step": turn.step(),
+            "ToolCall": turn.tool_call("bash"),
+            "Plan": session.plan("1. look"),
+            "Tasks": session.tasks,
+        }
+        assert {name: names_of(thing) for name, thing in things.items()} == documented_names()

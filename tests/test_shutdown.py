@@ -134,7 +134,7 @@ def test_who_waits_for_a_turn_is_told_that_there_will_be_none(store: Store) -> N
 
     second = threading.Thread(target=wait)
     second.start()
-    while not session.live().waiting:
+    while not session._keeper().waiting:
         time.sleep(0.001)
     session.close()
     first.join(30)

@@ -97,10 +97,10 @@ def fork_point(session: Session, at: int | None) -> Point:
 
 def _durable_end(session: Session, log: Log, at: int | None) -> _End:
     """Return the durable end; an empty chain where only `at`, which lies before it, is known to be durable."""
-    head = session.written_head()
+    head = session._written_head()
     if head is not None and (at is None or at > head["durable_ordinal"]):
         session.flush()
-        head = session.written_head()
+        head = session._written_head()
     if head is not None:
         return _End(head["durable_ordinal"], head["durable_chain"], head["path"], head["durable"])
     newest = log.newest_true()

@@ -42,8 +42,8 @@ class Projector:
             self._thread.join()
 
     def _keep_states(self) -> None:
-        for session in self._store.open_sessions():
-            if session.kept() is not None:
+        for session in self._store._open_sessions():
+            if session._kept() is not None:
                 from turnlog.resume.snapshots import keep  # the model is loaded, since there is a state
 
                 keep(self._store, session)
@@ -52,8 +52,8 @@ class Projector:
         store = self._store
         while not self._stop.wait(_EVERY_S):
             try:
-                for session in store.open_sessions():
-                    session.check_lock()
+                for session in store._open_sessions():
+                    session._check_lock()
                 store.index()
                 self._keep_states()
             except Closed:

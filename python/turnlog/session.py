@@ -75,7 +75,7 @@ class Session(SessionModel, SessionWatching):
         durable = _LEVELS.get(durability) if isinstance(durability, str) else None
         if durable is None:
             if durability == EPHEMERAL:
-                receipt = self.live().show(type, payload, id)
+                receipt = self._keeper().show(type, payload, id)
                 if self._subscribers:
                     self._show(type, payload, receipt)
                 return receipt
@@ -212,46 +212,46 @@ class Session(SessionModel, SessionWatching):
             raise self._why_closed()
         if self._memory is not None:
             return self._memory.log()
-        end = self.durable_end if durable else self.visible
+        end = self._durable_end if durable else self._visible
         return Log(names.session_dir(self._store.path, self.id), self.id, end)
 
-    def visible(self) -> tuple[str, int] | None:
+    def _visible(self) -> tuple[str, int] | None:
         """Return the segment this object writes and where its acknowledged part ends (for `Log`); else None."""
         appender = self._appender
         return None if appender is None else appender.visible()
 
-    def durable_end(self) -> tuple[str, int] | None:
+    def _durable_end(self) -> tuple[str, int] | None:
         """Return the same with the end of what no crash can take back (for feeds)."""
         appender = self._appender
         return None if appender is None else appender.durable_end()
 
-    def shown(self) -> tuple[object, ...] | None:
+    def _shown(self) -> tuple[object, ...] | None:
         """Return what changes when a feed has more to hand out (for feeds); None when this object does not write."""
-        return self.durable_end() if self._memory is None else (self._memory.head()["ordinal"],)
+        return self._durable_end() if self._memory is None else (self._memory.head()["ordinal"],)
 
     # -- for the store ---------------------------------------------------------------------------------------------
 
-    def attach(self, appender: Appender, memory: MemoryAppender | None = None) -> None:
+    def _attach(self, appender: Appender, memory: MemoryAppender | None = None) -> None:
         """Give the session its open writer (for `Store`); `memory` is the same one if the session is ephemeral."""
         self._appender, self._memory = appender, memory
-        self._store.greet(self)
+        self._store._greet(self)
 
-    def give_up(self) -> None:
+    def _give_up(self) -> None:
         """Close after a failure that the caller is told: what is on disk stays as it is (for `Store`)."""
         with self._guard:
             self._closed = True
             appender, self._appender = self._appender, None
-        self._store.forget(self)
+        self._store._drop(self)
         if appender is not None:
             appender.abandon()
         self._end_subscribers()
 
-    def written_head(self) -> dict[str, Any] | None:
+    def _written_head(self) -> dict[str, Any] | None:
         """Return the writer's numbers, None when the session is not open for writing here (for `Store`)."""
         appender = self._appender
         return None if appender is None or self._memory is not None else appender.head()
 
-    def check_lock(self) -> None:
+    def _check_lock(self) -> None:
         """Stop writing when the lock file was replaced behind our back (for `Projector`)."""
         appender = self._appender
         if appender is None:
@@ -270,8 +270,8 @@ class Session(SessionModel, SessionWatching):
             if self._lock_error is not None:
                 raise self._lock_error
             if self._appender is None:
-                self._appender = self._store.appender(self.id)
-                self._store.greet(self)
+                self._appender = self._store._writer_of(self.id)
+                self._store._greet(self)
             return self._appender
 
     def _why_closed(self) -> TurnlogError:
@@ -291,15 +291,15 @@ class Session(SessionModel, SessionWatching):
         >>> with Store.open("runs") as store:
         ...     store.create().close(deadline_ms=500)
         """
-        if not self._closed and (self._live is not None or self.kept_children() is not None):
+        if not self._closed and (self._live is not None or self._kept_children() is not None):
             from turnlog.shutdown import stop_work
 
             stop_work([self], deadline_ms)
-        self.finish()
+        self._finish()
 
-    def finish(self) -> None:
+    def _finish(self) -> None:
         """Do the part of `close` that waits for nobody (for `Store.close`)."""
-        self.keep_state()
+        self._keep_state()
         with self._guard:
             if self._closed:
                 return
@@ -307,7 +307,7 @@ class Session(SessionModel, SessionWatching):
             appender, self._appender = self._appender, None
         if self._live is not None:
             self._live.close()
-        self._store.forget(self)
+        self._store._drop(self)
         try:
             if appender is not None:
                 appender.close()

@@ -28,26 +28,26 @@ class SessionHistory:
     recovery: Recovery | None = None
     """What `Store.resume` found and did; None for a session that was not resumed."""
 
-    snapshot_ordinal: int = 0
+    _snapshot_ordinal: int = 0
     """Up to which event the index holds the session's state, as far as is known here."""
 
     _store: Store
     _live: Live | None = None
 
-    def kept(self) -> Live | None:
-        """Return the state keeper if there is one; unlike `live`, this makes none (for the shutdown).
+    def _kept(self) -> Live | None:
+        """Return the state keeper if there is one; unlike `_keeper`, this makes none (for the shutdown).
 
         >>> from turnlog import Store
-        >>> Store.ephemeral().create().kept() is None
+        >>> Store.ephemeral().create()._kept() is None
         True
         """
         return self._live
 
-    def keep_state(self) -> None:
+    def _keep_state(self) -> None:
         """Store the state in the index (for `close`), so that a resume has little to fold, unless it has little anyway.
 
         >>> from turnlog import Store
-        >>> Store.ephemeral().create().keep_state()
+        >>> Store.ephemeral().create()._keep_state()
         """
         if self._live is None:
             return
@@ -62,13 +62,13 @@ class SessionHistory:
         except TurnlogError as error:
             self._store.index_error = error  # a snapshot is a shortcut: the log holds everything
 
-    def begin_with(self, state: State) -> State:
+    def _begin_with(self, state: State) -> State:
         """Keep a state that was folded already (for `Store.resume`); return the one that counts: a session whose state
         is kept here goes on with that one.
 
         >>> from turnlog import Store
         >>> session = Store.ephemeral().create()
-        >>> session.begin_with(session.state) is session.state
+        >>> session._begin_with(session.state) is session.state
         True
         """
         from typing import cast
@@ -107,5 +107,5 @@ class SessionHistory:
             PastDamage(session.events) if accepted else session,
             shape,
             state=None if live is None else live.current(),
-            payload=session.live().payload,
+            payload=session._keeper().payload,
         )

@@ -47,12 +47,12 @@ class SessionModel(SessionHistory):
     _appender: Appender | None
     _memory: MemoryAppender | None
 
-    def live(self) -> Live:
+    def _keeper(self) -> Live:
         """Return the state keeper, made at the first call (for the session model).
 
         >>> from turnlog import Store
         >>> session = Store.ephemeral().create()
-        >>> session.live().current() is session.state
+        >>> session._keeper().current() is session.state
         True
         """
         live = self._live
@@ -78,7 +78,7 @@ class SessionModel(SessionHistory):
         >>> session.state.title, session.state.model, session.state.ordinal
         ('flaky test', 'provider/model-x', 1)
         """
-        return self.live().current()
+        return self._keeper().current()
 
     def watch(
         self, selector: Callable[[State], Part], callback: Callable[[Part, Part], object], *, now: bool = False
@@ -96,7 +96,7 @@ class SessionModel(SessionHistory):
         ...     _ = session.rename("flaky test")
         now flaky test
         """
-        subscription: Subscription = self.live().watch(selector, callback, now=now)
+        subscription: Subscription = self._keeper().watch(selector, callback, now=now)
         return subscription
 
     def record(self, type: str, payload: dict[str, Any], *, durability: str | None = None) -> Receipt:
@@ -117,7 +117,7 @@ class SessionModel(SessionHistory):
 
         if events.status(type, events.version_of(payload)) == events.KNOWN:
             events.read(type, payload)
-        live = self.live()
+        live = self._keeper()
         with live.order:
             return live.record(type, payload, durability=durability)
 
@@ -132,7 +132,7 @@ class SessionModel(SessionHistory):
         >>> len(session.payload(session.event(receipt.ordinal))["content"])
         100000
         """
-        return self.live().payload(event)
+        return self._keeper().payload(event)
 
     @property
     def is_writing(self) -> bool:
@@ -149,7 +149,7 @@ class SessionModel(SessionHistory):
         >>> session.artifacts.read(session.artifacts.put(b"a screenshot", media_type="image/png"))
         b'a screenshot'
         """
-        return self.live().artifacts if self.is_ephemeral else self._store.artifacts
+        return self._keeper().artifacts if self.is_ephemeral else self._store.artifacts
 
     @property
     def offload_bytes(self) -> int | None:
@@ -262,7 +262,7 @@ class SessionModel(SessionHistory):
         from turnlog.model.turn import begin
 
         return begin(
-            self.live(),
+            self._keeper(),
             input,
             name=id,
             on_running=on_running,
@@ -284,7 +284,7 @@ class SessionModel(SessionHistory):
         """
         from turnlog.model.tools import find_call
 
-        found = find_call(self.live(), turn, call_id)
+        found = find_call(self._keeper(), turn, call_id)
         if found is None:
             raise NotFound(f"there is no tool call {call_id!r} of turn {turn!r}", session=self.id)
         return found
@@ -300,7 +300,7 @@ class SessionModel(SessionHistory):
         """
         from turnlog.model.plans import grant
 
-        return grant(self.live(), tool, pattern, by=by, name=id)
+        return grant(self._keeper(), tool, pattern, by=by, name=id)
 
     def revoke(self, grant: str | Grant, reason: str | None = None) -> Receipt:
         """Take an allowance back. Raises InvalidTransition when there is none.
@@ -325,7 +325,7 @@ class SessionModel(SessionHistory):
         """
         from turnlog.model.plans import propose
 
-        return propose(self.live(), content, name=id, by=by)
+        return propose(self._keeper(), content, name=id, by=by)
 
     @property
     def tasks(self) -> Tasks:
@@ -339,4 +339,4 @@ class SessionModel(SessionHistory):
         """
         from turnlog.model.plans import Tasks
 
-        return Tasks(self.live())
+        return Tasks(self._keeper())

@@ -39,8 +39,8 @@ class SessionWatching:
     if TYPE_CHECKING:
 
         def log(self, *, durable: bool = False) -> Log: ...  # noqa: D102 - documented there
-        def live(self) -> Live: ...  # noqa: D102 - documented there
-        def written_head(self) -> dict[str, Any] | None: ...  # noqa: D102 - documented there
+        def _keeper(self) -> Live: ...
+        def _written_head(self) -> dict[str, Any] | None: ...
 
     def follow(
         self,
@@ -69,9 +69,9 @@ class SessionWatching:
         """
         from turnlog.feed.feed import waiting
 
-        return waiting(self.steps(after=after, types=types, timeout_ms=timeout_ms, on_caught_up=on_caught_up))
+        return waiting(self._steps(after=after, types=types, timeout_ms=timeout_ms, on_caught_up=on_caught_up))
 
-    def steps(
+    def _steps(
         self,
         *,
         after: int | str = 0,
@@ -82,7 +82,7 @@ class SessionWatching:
         """Do as `follow` does, but yield None instead of waiting for a moment (for who waits otherwise).
 
         >>> from turnlog import Store
-        >>> steps = Store.ephemeral().create().steps()
+        >>> steps = Store.ephemeral().create()._steps()
         >>> next(steps).type, next(steps)
         ('session.created', None)
         """
@@ -92,7 +92,7 @@ class SessionWatching:
 
         wanted = types_wanted(types)
         return follow(
-            self.place(ordinal_after(after, self.id), durable=True),
+            self._place(ordinal_after(after, self.id), durable=True),
             self.id,
             wanted,
             ended=lambda: self._closed,
@@ -115,21 +115,21 @@ class SessionWatching:
                 self._children = Children()
             return self._children
 
-    def kept_children(self) -> Children | None:
+    def _kept_children(self) -> Children | None:
         """Return the registry if there is one; unlike `children`, this makes none (for the shutdown).
 
         >>> from turnlog import Store
-        >>> Store.ephemeral().create().kept_children() is None
+        >>> Store.ephemeral().create()._kept_children() is None
         True
         """
         return self._children
 
-    def place(self, after: int, *, durable: bool = False) -> Tail:
+    def _place(self, after: int, *, durable: bool = False) -> Tail:
         """Return a place in the session's log behind an ordinal, which moves forward (for feeds); a `durable` one never
         comes to what a crash could take back.
 
         >>> from turnlog import Store
-        >>> [event.type for event in Store.ephemeral().create().place(0).look()]
+        >>> [event.type for event in Store.ephemeral().create()._place(0).look()]
         ['session.created']
         """
         from turnlog.log.tail import Tail
@@ -163,44 +163,44 @@ class SessionWatching:
         from turnlog.feed.cursors import ordinal_after
         from turnlog.feed.subscribers import Subscriber
 
-        begin = self.newest() if after is None else ordinal_after(after, self.id)
-        subscriber = Subscriber(callback, types=types, capacity=capacity, detach=self.detach)
-        subscriber.add(self.id, self.place(begin), begin)
-        self.join(subscriber)
+        begin = self._newest() if after is None else ordinal_after(after, self.id)
+        subscriber = Subscriber(callback, types=types, capacity=capacity, detach=self._detach)
+        subscriber.add(self.id, self._place(begin), begin)
+        self._join(subscriber)
         if self._closed:
             subscriber.end(self.id)
         return subscriber
 
-    def newest(self) -> int:
+    def _newest(self) -> int:
         """Return the ordinal of the newest event: the writer's, or one that can be read (for subscribers).
 
         >>> from turnlog import Store
-        >>> Store.ephemeral().create().newest()
+        >>> Store.ephemeral().create()._newest()
         1
         """
         if self._memory is not None:
             return int(self._memory.head()["ordinal"])
-        head = self.written_head()
+        head = self._written_head()
         return self.log().head()[0] if head is None else int(head["ordinal"])
 
-    def join(self, subscriber: Subscriber) -> None:
+    def _join(self, subscriber: Subscriber) -> None:
         """Tell a subscriber of appends from now on (for `Store.subscribe`).
 
         >>> from turnlog import Store
         >>> session = Store.ephemeral().create()
-        >>> session.join(session.subscribe())
+        >>> session._join(session.subscribe())
         """
         with _CHANGING:
             if subscriber not in self._subscribers:
                 self._subscribers = (*self._subscribers, subscriber)
         subscriber.wake(self.id)
 
-    def detach(self, subscriber: Subscriber) -> None:
+    def _detach(self, subscriber: Subscriber) -> None:
         """Tell a subscriber no more (for its `close`).
 
         >>> from turnlog import Store
         >>> session = Store.ephemeral().create()
-        >>> session.detach(session.subscribe())
+        >>> session._detach(session.subscribe())
         """
         with _CHANGING:
             self._subscribers = tuple(other for other in self._subscribers if other is not subscriber)
@@ -209,7 +209,7 @@ class SessionWatching:
         """Hand an ephemeral event to the subscribers."""
         from turnlog.feed.subscribers import EphemeralEvent
 
-        after = self.live().current().ordinal
+        after = self._keeper().current().ordinal
         event = EphemeralEvent(self.id, type, _core.canonical(payload), receipt, after)
         for subscriber in self._subscribers:
             subscriber.show(event)

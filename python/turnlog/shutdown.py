@@ -50,12 +50,12 @@ def stop_work(sessions: Iterable[Session], deadline_ms: int) -> list[str]:
     sessions = list(sessions)
     end = time.monotonic() + deadline_ms / 1000
     turns_end = time.monotonic() + deadline_ms / 1000 * _TURNS_PART
-    kept = [live for session in sessions if (live := session.kept()) is not None]
+    kept = [live for session in sessions if (live := session._kept()) is not None]
     for live in kept:
         live.close()
     while any(_is_worked_on(live) for live in kept) and time.monotonic() < turns_end:
         time.sleep(_POLL_S)
-    registries = [found for session in sessions if (found := session.kept_children()) is not None]
+    registries = [found for session in sessions if (found := session._kept_children()) is not None]
     left = stop_children(registries, max(0.0, end - time.monotonic()))
     if left:
         import logging

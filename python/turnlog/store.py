@@ -133,12 +133,12 @@ class Store(StoreLookup, StoreModel, StoreForks, StoreWatching):
             if ephemeral:
                 make_ephemeral(session)
             else:
-                session.attach(self._appender(session_id, new=True))
+                session._attach(self._appender(session_id, new=True))
             self._sessions[session_id] = session
         try:
             session.append("session.created", payload, durability=durability)
         except BaseException:
-            session.give_up()
+            session._give_up()
             raise
         return session
 
@@ -186,26 +186,26 @@ class Store(StoreLookup, StoreModel, StoreForks, StoreWatching):
         return {
             session_id: head
             for session_id, session in list(self._sessions.items())
-            if (head := session.written_head()) is not None
+            if (head := session._written_head()) is not None
         }
 
-    def opened(self, session_id: str) -> Session | None:
+    def _opened(self, session_id: str) -> Session | None:
         """Return a session that was asked for and not closed (for feeds)."""
         return self._sessions.get(session_id)
 
-    def open_sessions(self) -> builtins.list[Session]:
+    def _open_sessions(self) -> builtins.list[Session]:
         """Return the sessions that were asked for and not closed (for `Projector`)."""
         return [*self._sessions.values()]
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    def appender(self, session_id: str) -> Appender:
+    def _writer_of(self, session_id: str) -> Appender:
         """Open a session of this store for writing (for `Session`)."""
         return self._appender(session_id, new=False)
 
     def _appender(self, session_id: str, *, new: bool) -> Appender:
         self._check_open()
-        self.check_writable(session_id)
+        self._check_writable(session_id)
         from turnlog.log.appender import Appender  # same as above
 
         with self._guard:
@@ -241,7 +241,7 @@ class Store(StoreLookup, StoreModel, StoreForks, StoreWatching):
 
     # -- end -------------------------------------------------------------------------------------------------------
 
-    def forget(self, session: Session) -> None:
+    def _drop(self, session: Session) -> None:
         """Drop a closed session from the registry (for `Session.close`)."""
         self._sessions.pop(session.id, None)
 
@@ -279,7 +279,7 @@ class Store(StoreLookup, StoreModel, StoreForks, StoreWatching):
         with self._guard:
             self._ends = True
         sessions = [*self._sessions.values()]
-        if any(session.kept() or session.kept_children() for session in sessions):
+        if any(session._kept() or session._kept_children() for session in sessions):
             from turnlog.shutdown import stop_work
 
             stop_work(sessions, deadline_ms)
@@ -287,7 +287,7 @@ class Store(StoreLookup, StoreModel, StoreForks, StoreWatching):
         failures: list[BaseException] = []
         for session in [*self._sessions.values()]:
             try:
-                session.finish()
+                session._finish()
             except Exception as error:  # noqa: BLE001 - the other sessions must still be closed; raised below
                 failures.append(error)
         self._end_subscribers()
@@ -308,7 +308,7 @@ class Store(StoreLookup, StoreModel, StoreForks, StoreWatching):
         except IndexUnavailable as error:
             self.index_error = error  # markers stay, so the next open catches up
 
-    def check_writable(self, session_id: str) -> None:
+    def _check_writable(self, session_id: str) -> None:
         """Raise ReadOnly when the store was opened for reading only (for forks)."""
         if self.read_only:
             message = "the store was opened read-only"

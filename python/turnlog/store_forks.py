@@ -55,7 +55,7 @@ class StoreForks:
         from turnlog.fork import fork_point, make_fork
 
         source = self.session(parent if isinstance(parent, str) else parent.id)
-        self.check_writable(source.id)
+        self._check_writable(source.id)
         if source.is_ephemeral:
             message = "an ephemeral session is not on disk, so nothing can be inherited from it"
             raise InvalidInput(message, session=source.id)
@@ -97,4 +97,4 @@ class StoreForks:
         def session(self, id: str) -> Session: ...  # noqa: D102 - documented there
         def resolve(self, id: str) -> str: ...  # noqa: D102 - documented there
         def index(self) -> Index: ...  # noqa: D102 - documented there
-        def check_writable(self, session_id: str) -> None: ...  # noqa: D102 - documented there
+        def _check_writable(self, session_id: str) -> None: ...

@@ -125,4 +125,4 @@ def make_ephemeral(session: Session) -> None:
     from turnlog.memory import MemoryAppender
 
     appender = MemoryAppender(session.id)
-    session.attach(appender, appender)
+    session._attach(appender, appender)

@@ -31,7 +31,7 @@ class StoreWatching:
 
     if TYPE_CHECKING:
 
-        def open_sessions(self) -> list[Session]: ...  # noqa: D102 - documented there
+        def _open_sessions(self) -> list[Session]: ...
         def session_ids(self) -> list[str]: ...  # noqa: D102 - documented there
         def session(self, id: str) -> Session: ...  # noqa: D102 - documented there
 
@@ -65,12 +65,12 @@ class StoreWatching:
         """
         from turnlog.feed.feed import waiting
 
-        steps = self.steps(
+        steps = self._steps(
             after=after, types=types, timeout_ms=timeout_ms, on_caught_up=on_caught_up, on_failure=on_failure
         )
         return waiting(steps)
 
-    def steps(
+    def _steps(
         self,
         *,
         after: str | None = None,
@@ -82,7 +82,7 @@ class StoreWatching:
         """Do as `follow` does, but yield None instead of waiting for a moment (for who waits otherwise).
 
         >>> from turnlog import Store
-        >>> next(Store.ephemeral().steps()) is None
+        >>> next(Store.ephemeral()._steps()) is None
         True
         """
         from typing import cast
@@ -117,7 +117,7 @@ class StoreWatching:
         from turnlog.feed.cursors import store_cursor
 
         positions = {}
-        for session_id in {*self.session_ids(), *(session.id for session in self.open_sessions())}:
+        for session_id in {*self.session_ids(), *(session.id for session in self._open_sessions())}:
             log = self.session(session_id).log(durable=True)
             try:
                 positions[session_id] = log.head()[0]
@@ -146,30 +146,30 @@ class StoreWatching:
         subscriber = Subscriber(callback, types=types, capacity=capacity, detach=self._detach, single=False)
         with _CHANGING:
             self._subscribers = (*self._subscribers, subscriber)
-        for session in self.open_sessions():
-            self.greet(session)
+        for session in self._open_sessions():
+            self._greet(session)
         if self._closed:
             subscriber.end()
         return subscriber
 
-    def greet(self, session: Session) -> None:
+    def _greet(self, session: Session) -> None:
         """Let the store's subscribers hear of a session, if it is open for writing here (for `Session`).
 
         >>> from turnlog import Store
         >>> store = Store.ephemeral()
-        >>> store.greet(store.create())
+        >>> store._greet(store.create())
         """
-        if self._subscribers and session.shown() is not None:
-            newest = session.newest()
+        if self._subscribers and session._shown() is not None:
+            newest = session._newest()
             for subscriber in self._subscribers:
-                subscriber.add(session.id, session.place(newest), newest)
-                session.join(subscriber)
+                subscriber.add(session.id, session._place(newest), newest)
+                session._join(subscriber)
 
     def _detach(self, subscriber: Subscriber) -> None:
         with _CHANGING:
             self._subscribers = tuple(other for other in self._subscribers if other is not subscriber)
-        for session in self.open_sessions():
-            session.detach(subscriber)
+        for session in self._open_sessions():
+            session._detach(subscriber)
 
     def _end_subscribers(self) -> None:
         for subscriber in self._subscribers:

@@ -197,7 +197,7 @@ def test_a_session_made_for_a_cancelled_await_is_closed(tmp_path: Path) -> None:
                 await task
             for _ in range(5000):
                 await asyncio.sleep(0.002)
-                if store.sync.session_exists(id_) and not store.sync.open_sessions():
+                if store.sync.session_exists(id_) and not store.sync._open_sessions():
                     break
             with Store.open(tmp_path) as other:
                 assert other.session(id_).append("note.written", {}).ordinal == 2

@@ -33,7 +33,7 @@ class Cuts:
         with Store.open(folder / "whole") as store, store.create(id=SESSION, title="report") as session:
             for type, payload in TURN:
                 session.append(type, payload, durability="buffered")
-            path, end = session.visible() or ("", 0)
+            path, end = session._visible() or ("", 0)
             with open(path, "rb") as file:
                 self.data = file.read(end)
             self.name = path.rsplit("/", 1)[1]

@@ -205,7 +205,7 @@ def test_many_sessions_are_followed_with_few_open_files(store: Store) -> None:
 def test_a_damaged_session_is_left_out_only_if_somebody_is_told(store: Store) -> None:
     with store.create() as broken:
         broken.append_many([("note.written", {"text": "x" * 200})] * 20)
-        path = broken.visible()
+        path = broken._visible()
     assert path is not None
     with store.create() as whole:
         whole.append("note.written", {})

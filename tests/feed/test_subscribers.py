@@ -102,7 +102,7 @@ def test_a_subscriber_is_told_of_nothing_that_a_power_cut_could_take_back(store:
     done = threading.Event()
 
     def note(event: FeedEvent) -> None:
-        head = session.written_head()
+        head = session._written_head()
         assert head is not None
         told.append((event.ordinal, head["durable_ordinal"]))
         if event.ordinal == 61:

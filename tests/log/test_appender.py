@@ -37,7 +37,7 @@ class Crashed:
             session.append("note.written", {"n": 1})
             self.session = session.id
             shutil.copytree(store.path, self.store)
-            before = session.written_head() or {}
+            before = session._written_head() or {}
             self.end: int = before["end"]
             session.append_many([("note.written", {"text": "x" * 2000}), ("note.written", {})], atomic=True)
             frames = Path(before["path"]).read_bytes()[self.end : session.event(4).offset]

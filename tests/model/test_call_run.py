@@ -109,7 +109,7 @@ def test_an_await_that_is_cancelled_while_the_intent_is_stored_runs_nothing(
 ) -> None:
     runs: list[int] = []
     reached, go = threading.Event(), threading.Event()
-    record = session.live().record
+    record = session._keeper().record
 
     def slow(type: str, payload: dict[str, Any], **how: Any) -> Any:
         if type == "tool.started":
@@ -130,7 +130,7 @@ def test_an_await_that_is_cancelled_while_the_intent_is_stored_runs_nothing(
             await task
 
     call = turn.tool_call("send")
-    monkeypatch.setattr(session.live(), "record", slow)
+    monkeypatch.setattr(session._keeper(), "record", slow)
     asyncio.run(main())
     assert (runs, call.state, call.is_running) == ([], "cancelled", False)
     assert session.state.violation_count == 0

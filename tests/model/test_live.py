@@ -110,7 +110,7 @@ def test_a_listener_is_told_of_nothing_that_a_power_cut_could_take_back(tmp_path
         synced: list[tuple[int, int]] = []
 
         def note(ordinal: int, _old: int) -> None:
-            head = session.written_head()
+            head = session._written_head()
             assert head is not None
             synced.append((ordinal, head["durable_ordinal"]))
 

@@ -166,7 +166,7 @@ def test_a_call_id_with_another_tool_or_other_arguments_is_a_conflict(
         with pytest.raises(Conflict):
             turn.tool_call(name, arguments, call_id="c1")
     with Store.open(tmp_path) as store:  # nothing is remembered but the log
-        again = Turn(store.session("latest").live(), "t1", None, {})
+        again = Turn(store.session("latest")._keeper(), "t1", None, {})
         assert again.tool_call("count", {"n": 1}, call_id="c1").state == "proposed"
         with pytest.raises(Conflict):
             again.tool_call(name, arguments, call_id="c1")
@@ -331,9 +331,9 @@ def test_an_outcome_that_the_state_let_go_of_is_found_and_nothing_runs_again(ses
     assert session.state.call("t1", "c0") is None
     assert turn.tool_call("count", {"n": 0}, call_id="c0").run(tool) == "first"
     del call
-    session.live().book._recent.clear()
+    session._keeper().book._recent.clear()
     assert turn.tool_call("count", {"n": 0}, call_id="c0").run(tool) == "first"
-    session.live().known_from = 10**9  # as after a restart: only the log knows
+    session._keeper().known_from = 10**9  # as after a restart: only the log knows
     assert session.call("t1", "c0").run(tool) == "first"
     assert turn.tool_call("count", call_id="new").state == "proposed"
     assert tool.runs == 0

@@ -165,7 +165,7 @@ def test_a_second_turn_is_refused_while_one_runs(session: Session) -> None:
 
 def test_those_who_wait_for_a_turn_are_served_in_the_order_they_came(session: Session) -> None:
     first = session.turn("0")
-    live = session.live()
+    live = session._keeper()
 
     def work(number: int) -> None:
         with session.turn(str(number), on_running="queue") as turn:
@@ -228,7 +228,7 @@ def test_waiting_for_a_turn_never_hangs(session: Session) -> None:
     assert "has waited 1 ms" in str(problems[0])
     thread = threading.Thread(target=wait, args=(None,))
     thread.start()
-    while not session.live().waiting:
+    while not session._keeper().waiting:
         threading.Event().wait(0.001)
     session.close()
     thread.join(10)

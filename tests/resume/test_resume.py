@@ -378,7 +378,7 @@ def test_a_snapshot_that_is_taken_while_others_append_is_exact(store: Store) -> 
         try:
             while len(taken) < 3:
                 keep(store, session, every=1)
-                if session.snapshot_ordinal:
+                if session._snapshot_ordinal:
                     found = snapshot_of(store, session.id)
                     taken[found.ordinal] = found
         finally:
@@ -396,8 +396,8 @@ def test_an_ephemeral_session_leaves_no_snapshot() -> None:
         for _ in range(600):
             session.record("message.user", {"content": "x"})
         assert session.state.ordinal == 601
-        session.keep_state()
-        assert session.snapshot_ordinal == 0
+        session._keep_state()
+        assert session._snapshot_ordinal == 0
 
 
 def test_an_index_that_fails_does_not_keep_a_session_from_closing(

@@ -118,7 +118,7 @@ def test_a_snapshot_is_kept_only_where_enough_came_since_the_last(session: Sessi
     keep(store, session, every=62)
     assert newest() is None
     keep(store, session, every=61)
-    assert (newest().ordinal, newest().chain, session.snapshot_ordinal) == (61, session.log().head()[1], 61)
+    assert (newest().ordinal, newest().chain, session._snapshot_ordinal) == (61, session.log().head()[1], 61)
     session.append("message.user", {"content": "one more"})
     keep(store, session, every=2)
     assert newest().ordinal == 61

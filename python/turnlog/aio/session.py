@@ -162,7 +162,7 @@ class AsyncSession(AsyncSessionModel):
 
         def begin(note: Callable[[Call], None]) -> Iterator[FeedEvent | None]:
             caught_up = None if on_caught_up is None else lambda at: note(functools.partial(on_caught_up, at))
-            return self.sync.steps(after=after, types=types, timeout_ms=timeout_ms, on_caught_up=caught_up)
+            return self.sync._steps(after=after, types=types, timeout_ms=timeout_ms, on_caught_up=caught_up)
 
         return followed(self._threads, Steps[FeedEvent](begin))
 

@@ -261,7 +261,7 @@ class AsyncSessionModel(Facade[Session]):
         fields: dict[str, Any] = {"name": id, "on_running": on_running, "timeout_ms": timeout_ms}
 
         def start() -> Turn:
-            return begin(self.sync.live(), input, **fields, settings=with_absolute_cwd(settings), worker=worker)
+            return begin(self.sync._keeper(), input, **fields, settings=with_absolute_cwd(settings), worker=worker)
 
         def give_up() -> None:
             worker.gave_up = True
@@ -273,7 +273,7 @@ class AsyncSessionModel(Facade[Session]):
         return AsyncTurn(begun, self._threads)
 
     def _wake_the_line(self) -> None:
-        live = self.sync.live()
+        live = self.sync._keeper()
         with live.order:
             live.order.notify_all()
 

@@ -277,7 +277,7 @@ class AsyncStore(AsyncStoreSessions):
         ...     await store.close()
         >>> asyncio.run(main())
         """
-        closing_here(self.sync.open_sessions())
+        closing_here(self.sync._open_sessions())
         try:
             await self._threads.finish(self.sync.close, deadline_ms=deadline_ms)
         finally:

@@ -104,7 +104,7 @@ class AsyncStoreSessions(Facade[Store]):
         def begin(note: Callable[[Call], None]) -> Iterator[StoreEvent | None]:
             caught_up = None if on_caught_up is None else lambda at: note(functools.partial(on_caught_up, at))
             failed = None if on_failure is None else lambda id, why: note(functools.partial(on_failure, id, why))
-            return self.sync.steps(
+            return self.sync._steps(
                 after=after, types=types, timeout_ms=timeout_ms, on_caught_up=caught_up, on_failure=failed
             )
 

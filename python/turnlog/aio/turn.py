@@ -281,7 +281,7 @@ def closing_here(sessions: Iterable[Session]) -> None:
     >>> closing_here([])
     """
     for session in sessions:
-        live = session.kept()
+        live = session._kept()
         worker = None if live is None else live.worker
         if worker is not None and worker.task is not None:
             worker.closes = worker.task is asyncio.current_task()

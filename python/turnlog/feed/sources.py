@@ -63,8 +63,8 @@ class Sources:
         ...     before == Sources(store, []).mark(session.id)
         False
         """
-        session = self._store.opened(session_id)
-        shown = None if session is None else session.shown()
+        session = self._store._opened(session_id)
+        shown = None if session is None else session._shown()
         if shown is not None:
             return shown
         path = self.paths.get(session_id)
@@ -92,7 +92,7 @@ class Sources:
 
     def _own(self) -> set[str]:
         """Return the sessions that this process writes: their numbers are at hand, whatever the files say."""
-        return {session.id for session in self._store.open_sessions() if session.shown() is not None}
+        return {session.id for session in self._store._open_sessions() if session._shown() is not None}
 
     def _discover(self) -> bool:
         """Look for new sessions and for new writers; tell whether any session may have been written to."""

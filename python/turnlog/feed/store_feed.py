@@ -149,17 +149,17 @@ class StoreFeed:
 
     def _open(self, session_id: str) -> Tail | None:
         """Return the place to go on from in a session; None when its folder is gone, or holds nothing yet."""
-        session = self._store.opened(session_id)
+        session = self._store._opened(session_id)
         after = self.positions.get(session_id, 0)
         if session is not None and session.is_ephemeral:
-            return session.place(after)
+            return session._place(after)
         if not self._is_there(session_id):
             return None
         store = self._store
 
         def durable_end() -> tuple[str, int] | None:
-            writing = store.opened(session_id)
-            return None if writing is None else writing.durable_end()
+            writing = store._opened(session_id)
+            return None if writing is None else writing._durable_end()
 
         log = Log(names.session_dir(store.path, session_id), session_id, durable_end)
         return Tail(log, max(after, log.fork_ordinal()))

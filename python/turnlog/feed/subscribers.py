@@ -136,7 +136,7 @@ class Subscriber:
         >>> from turnlog import Store
         >>> session = Store.ephemeral().create()
         >>> subscriber = session.subscribe()
-        >>> subscriber.add(session.id, session.place(0), 0)
+        >>> subscriber.add(session.id, session._place(0), 0)
         """
         with self._changed:
             self._ended.discard(session)

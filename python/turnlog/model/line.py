@@ -67,7 +67,7 @@ def wait_in_line(live: Live, name: str, timeout_ms: int | None, worker: Worker) 
     """Return, holding `order`, when no turn runs and nobody who came earlier waits.
 
     >>> from turnlog import Store
-    >>> live = Store.ephemeral().create().live()
+    >>> live = Store.ephemeral().create()._keeper()
     >>> with live.order:
     ...     wait_in_line(live, "t1", 0, Worker())
     """

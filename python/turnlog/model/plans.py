@@ -169,7 +169,7 @@ def propose(live: Live, content: Any, *, name: str | None, by: str | None) -> Pl
     """Propose a new plan; see `Session.plan`.
 
     >>> from turnlog import Store
-    >>> propose(Store.ephemeral().create().live(), "1. fix", name="p1", by=None)
+    >>> propose(Store.ephemeral().create()._keeper(), "1. fix", name="p1", by=None)
     <Plan p1 version 1>
     """
     plan = Plan(live, name or format_id(new_id()), 1, content)
@@ -183,7 +183,7 @@ def grant(live: Live, tool: str, pattern: str | None, *, by: str | None, name: s
     """Note an allowance; see `Session.grant`.
 
     >>> from turnlog import Store
-    >>> grant(Store.ephemeral().create().live(), "bash", "git *", by="user", name="g1").tool
+    >>> grant(Store.ephemeral().create()._keeper(), "bash", "git *", by="user", name="g1").tool
     'bash'
     """
     payload = {"grant": name or format_id(new_id()), "tool": tool, "pattern": pattern, "by": by}

@@ -127,7 +127,7 @@ def begin_step(live: Live, turn: str, context: Iterable[Any] | None, *, model: A
 
     >>> from turnlog import Store
     >>> session = Store.ephemeral().create()
-    >>> begin_step(session.live(), session.turn("hello").id, ["hello"], model="provider/model-x", effort=None)
+    >>> begin_step(session._keeper(), session.turn("hello").id, ["hello"], model="provider/model-x", effort=None)
     <Step s1 running>
     """
     payload: dict[str, Any] = {"turn": turn, "model": model, "effort": effort}

@@ -189,7 +189,7 @@ def propose(
     >>> from turnlog import Store
     >>> session = Store.ephemeral().create()
     >>> turn = session.turn("list the files")
-    >>> propose(session.live(), turn.id, "bash", {"cmd": "ls"}, call_id="c1", effect="none", by=None)
+    >>> propose(session._keeper(), turn.id, "bash", {"cmd": "ls"}, call_id="c1", effect="none", by=None)
     <ToolCall c1 proposed>
     """
     if effect not in EFFECTS:
@@ -229,7 +229,7 @@ def find_call(live: Live, turn: str, call_id: str) -> ToolCall | None:
     """Return a call that was proposed, None if there is none.
 
     >>> from turnlog import Store
-    >>> find_call(Store.ephemeral().create().live(), "t1", "c1") is None
+    >>> find_call(Store.ephemeral().create()._keeper(), "t1", "c1") is None
     True
     """
     key = turn, call_id

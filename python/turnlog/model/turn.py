@@ -297,7 +297,7 @@ def begin(
     """Start a turn, now or when those before it have ended; see `Session.turn`. `worker`: the calling thread.
 
     >>> from turnlog import Store
-    >>> live = Store.ephemeral().create().live()
+    >>> live = Store.ephemeral().create()._keeper()
     >>> begin(live, "hello", name="t1", on_running="refuse", timeout_ms=None, settings={})
     <Turn t1 running>
     """

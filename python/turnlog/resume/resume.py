@@ -40,7 +40,7 @@ def resume(
 ) -> Session:
     """Return the session, open for writing, its state folded and repaired; see `Store.resume`."""
     session = store.session(id)
-    if session.written_head() is not None:
+    if session._written_head() is not None:
         message = "the session is open for writing in this process already; close it before it is resumed"
         raise Locked(message, session=session.id)
     try:
@@ -91,7 +91,7 @@ class Resume:
     def open(self) -> None:
         """Take the lock and recover the log. Raises Locked, ReadOnly (damage), NewerFormat, NoSpace, StorageError."""
         try:
-            appender = self.store.appender(self.session.id)
+            appender = self.store._writer_of(self.session.id)
         except Damaged as error:
             if not self._accept_damage:
                 raise
@@ -99,7 +99,7 @@ class Resume:
             if error.lost is not None:
                 self.recovery.damaged.append(error.lost)
             return
-        self.session.attach(appender)
+        self.session._attach(appender)
         found = appender.recovered
         if found is not None:
             cut = {"verdict": found.verdict, "segment": found.file.name, "offset": found.scan["commit_end"]}
@@ -109,11 +109,11 @@ class Resume:
         """Fold the log, from a snapshot when there is one that the log confirms. Raises Damaged, StorageError."""
         log = self.session.log()
         try:
-            written = self.session.written_head()
+            written = self.session._written_head()
             head = log.head() if written is None else (written["ordinal"], written["chain"])
             state = self._from_snapshot(log, head) or self._fold(log)
-            self.state = self.session.begin_with(state)
-            self.session.snapshot_ordinal = self.recovery.snapshot_ordinal
+            self.state = self.session._begin_with(state)
+            self.session._snapshot_ordinal = self.recovery.snapshot_ordinal
             lost = {error.lost for error in log.damage if error.lost is not None}
             self.recovery.damaged = sorted(lost.union(self.recovery.damaged))
         finally:

@@ -45,15 +45,15 @@ def keep(store: Store, session: Session, *, every: int = SNAPSHOT_EVENTS) -> Non
 
     The appends go on meanwhile. Raises IndexUnavailable, StorageError, Damaged.
     """
-    live = session.kept()
+    live = session._kept()
     if live is None or session.is_ephemeral or not session.is_writing:
         return
-    if live.select(lambda state: state.ordinal) - session.snapshot_ordinal < every:
+    if live.select(lambda state: state.ordinal) - session._snapshot_ordinal < every:
         return
     state = live.select(frozen)
     chain = _chain_at(session, state.ordinal)
     if chain is not None and store.index().put_snapshot(session.id, pack(state, chain)):
-        session.snapshot_ordinal = state.ordinal
+        session._snapshot_ordinal = state.ordinal
 
 
 def frozen(state: State) -> State:
@@ -68,7 +68,7 @@ def frozen(state: State) -> State:
 
 def _chain_at(session: Session, ordinal: int) -> bytes | None:
     """Return the chain after an event: from the writer, or where it is further by now, from the log."""
-    head = session.written_head()
+    head = session._written_head()
     if head is not None and head["ordinal"] == ordinal:
         return bytes(head["chain"])
     log = session.log()
