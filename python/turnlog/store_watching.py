@@ -194,15 +194,15 @@ class StoreWatching:
 
         from turnlog.shutdown import SignalClose
 
-        self.refuse_closed()
+        self._refuse_closed()
         self._signal_close = SignalClose(cast("Any", self), signals or (SIGTERM,), deadline_ms)
         return self._signal_close
 
-    def refuse_closed(self) -> None:
+    def _refuse_closed(self) -> None:
         """Raise Closed when the store is closed (for `close_on_signals`, also that of the async facade).
 
         >>> from turnlog import Store
-        >>> Store.ephemeral().refuse_closed()
+        >>> Store.ephemeral()._refuse_closed()
         """
         from turnlog.errors import Closed
 

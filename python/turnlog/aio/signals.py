@@ -29,7 +29,7 @@ class AsyncSignalClose:
 
     def __init__(self, store: AsyncStore, signals: tuple[int, ...], deadline_ms: int) -> None:
         """Install the handlers in the running loop, that of the main thread."""
-        store.sync.refuse_closed()
+        store.sync._refuse_closed()
         self._store = store
         self._deadline_ms = deadline_ms
         self._loop = asyncio.get_running_loop()
