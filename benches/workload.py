@@ -91,6 +91,56 @@ class Rollout:
             output = {"exit_code": 0, "duration_ms": round(pick.expovariate(1 / 800), 2), "text": make(size)}
             yield "tool.completed", {"call_id": call, "name": tool, "output": output}
 
+    def turns(self, events: int, cwd: str = "/home/dev/project") -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield (type, payload) of a session that the session model wrote: about `events` of them, all legal, the last
+        turn and a call of it left open. Mean payload about 1 KB.
+        """
+        pick, model = self._random, self._random.choice(MODELS)
+        yield "session.created", {"title": self._sentence(60), "cwd": cwd, "model": model}
+        made, turn, step = 1, "", 0
+        while made < events:
+            if turn:
+                yield "turn.completed", {"turn": turn}
+            turn = f"{pick.getrandbits(128):032x}"
+            goal = self._text(int(200 + pick.random() ** 2 * 1800))
+            yield "turn.started", {"turn": turn, "input": goal}
+            added: list[Any] = [{"role": "user", "content": goal}]
+            for _ in range(pick.randrange(2, 12)):
+                step += 1
+                for event in self._call(turn, f"s{step}", model, added):
+                    yield event
+                    made += 1
+                    if made >= events:
+                        return
+            made += 2
+
+    def _call(self, turn: str, step: str, model: str, added: list[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield a step and the call it asks for; `added` holds what the next step is sent."""
+        pick = self._random
+        context = {"base": None if len(added) == 1 else 1, "kept": pick.randrange(200), "added": list(added)}
+        yield "step.started", {"turn": turn, "step": step, "model": model, "context": context}
+        call = f"call_{pick.getrandbits(128):032x}"
+        make, tool = self._tool()
+        arguments = self._arguments()
+        blocks = [{"type": "text", "text": self._text(int(100 + pick.random() ** 2 * 2500))}]
+        asked = {"type": "tool_use", "id": call, "name": tool, "input": arguments}
+        given, written = pick.randrange(2000, 90000), pick.randrange(50, 2000)
+        usage = {"input": given, "output": written, "cache_read": pick.randrange(given), "cache_write": 0}
+        response = {"role": "assistant", "content": [*blocks, asked]}
+        named = {"turn": turn, "step": step}
+        yield "step.completed", {**named, "response": response, "stop_reason": "tool_use", "usage": usage}
+        named = {"turn": turn, "call_id": call}
+        key = f"{pick.getrandbits(128):032x}"
+        effect = pick.choice(("none", "idempotent", "external"))
+        proposal = {"step": step, "name": tool, "effect": effect, "idempotency_key": key, "arguments": arguments}
+        yield "tool.proposed", {**named, **proposal}
+        yield "tool.approved", {**named, "by": "user"}
+        yield "tool.started", {**named, "idempotency_key": key, "attempt": 1}
+        text = make(max(40, min(200_000, int(1100 * math.exp(pick.gauss(0, 1.2))))))
+        yield "tool.completed", {**named, "content": text, "duration_ms": round(pick.expovariate(1 / 800))}
+        result = {"type": "tool_result", "tool_use_id": call, "content": text[:2000]}
+        added[:] = [{"event": 1, "path": ["response"]}, {"role": "user", "content": [result]}]
+
     def _tool(self) -> tuple[Callable[[int], str], str]:
         makers = (
             (self.code, "read"),

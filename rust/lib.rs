@@ -2,8 +2,8 @@
 //!
 //! Read in this order: `format` (numbers), `canon` (canonical bytes), `chain`, `frame` and `header` (bytes of a
 //! segment), `writer` (appending), `active` (one growing segment), `commit` (rounds of syncs), `background` (what
-//! nobody waits for). Imports only point that way; `py` alone names Python, so `cargo test --no-default-features`
-//! proves that the rest does without it.
+//! nobody waits for); beside them `fold`, which alone knows event types. Imports only point that way; `py` alone
+//! names Python, so `cargo test --no-default-features` proves that the rest does without it.
 
 mod active;
 mod background;
@@ -14,6 +14,7 @@ pub mod commit;
 mod ending;
 pub mod error;
 pub mod facts;
+pub mod fold;
 pub mod format;
 pub mod frame;
 mod frontier;

@@ -1,3 +1,4 @@
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -59,6 +60,18 @@ class Event:
     def raw(self) -> bytes: ...
     @property
     def payload(self) -> Any: ...
+
+class Folder:
+    def __init__(self, passed_by: Iterable[str]) -> None: ...
+    def load(self, hot: bytes) -> bool: ...
+    def fold(
+        self,
+        events: list[Event],
+        start: int,
+        place: tuple[int, int, int, int],
+        given: tuple[bool, int, str, bool],
+    ) -> tuple[int, tuple[int, int, int, int]]: ...
+    def hot(self) -> bytes: ...
 
 class SegmentReader:
     def __init__(self, path: str, segment_id: bytes | None = None) -> None: ...

@@ -16,6 +16,7 @@ use pyo3::types::{PyBytes, PyString, PyType};
 
 use super::{damaged, to_py};
 use crate::error::Result;
+use crate::fold::Stored;
 use crate::format::{FLAG_DURABLE, FLAG_ENCRYPTED, FLAG_RAW, FLAG_REDACTED, FRAME_TRAILER_BYTES};
 use crate::frame::{FrameHeader, TYPE_AT, check_body, decode_frame_header, pad8};
 use crate::reader::Segment;
@@ -121,6 +122,18 @@ impl Event {
             }
             Err(error) => Err(to_py(py, error)),
         }
+    }
+
+    /// Call `take` with what a fold reads of the event.
+    pub(super) fn with_stored<T>(&self, py: Python<'_>, take: impl FnOnce(&Stored<'_>) -> T) -> PyResult<T> {
+        let name = self.r#type(py);
+        let type_name = name.to_str()?;
+        let is_json = self.flags & (FLAG_RAW | FLAG_ENCRYPTED | FLAG_REDACTED) == 0;
+        let start = self.header_length();
+        self.with_frame(py, |frame| {
+            let payload = is_json.then(|| &frame[start..start + self.size as usize]);
+            take(&Stored { type_name, ordinal: self.ordinal, time_us: self.time_us, payload })
+        })
     }
 
     /// Read the frame from the file; none if it is no longer the one that was verified.

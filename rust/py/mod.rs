@@ -7,6 +7,7 @@
 mod commit;
 mod constants;
 mod event;
+mod fold;
 mod header;
 mod reader;
 mod receipt;
@@ -119,7 +120,7 @@ mod _native {
     #[pymodule_export]
     use super::{constants::constants, header::decode_header, header::encode_header};
     #[pymodule_export]
-    use super::{encode_table, event::Event, reader::SegmentReader};
+    use super::{encode_table, event::Event, fold::Folder, reader::SegmentReader};
     #[pymodule_export]
     const CONTRACT: u32 = crate::format::CONTRACT;
     #[pymodule_export]

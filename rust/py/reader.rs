@@ -186,7 +186,7 @@ impl SegmentReader {
     }
 }
 
-fn type_names(types: &Bound<'_, PyAny>) -> PyResult<HashSet<Vec<u8>>> {
+pub(super) fn type_names(types: &Bound<'_, PyAny>) -> PyResult<HashSet<Vec<u8>>> {
     types.try_iter()?.map(|name| Ok(name?.cast::<PyString>()?.to_str()?.as_bytes().to_vec())).collect()
 }
 

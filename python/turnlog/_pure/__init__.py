@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from turnlog._pure.chain import chain_next, chain_start, checksum, digest
     from turnlog._pure.commit import Committer
     from turnlog._pure.event import Event
+    from turnlog._pure.folder import Folder
     from turnlog._pure.frame import encode_frame
     from turnlog._pure.header import decode_header, encode_header
     from turnlog._pure.idindex import IdIndex
@@ -27,6 +28,7 @@ IMPLEMENTATION = "pure"
 _HOMES = {
     "Committer": "commit",
     "Event": "event",
+    "Folder": "folder",
     "IdIndex": "idindex",
     "Receipt": "receipt",
     "SegmentReader": "reader",
@@ -47,6 +49,7 @@ __all__ = [
     "IMPLEMENTATION",
     "Committer",
     "Event",
+    "Folder",
     "IdIndex",
     "Receipt",
     "SegmentReader",

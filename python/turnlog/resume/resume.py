@@ -15,7 +15,8 @@ from turnlog.log.log import Window
 from turnlog.resume import dangling
 from turnlog.resume.recovered import DanglingCall, Recovery
 from turnlog.resume.snapshots import frozen, state_after
-from turnlog.state.reduce import fold, reduce
+from turnlog.state.fold import fold_batches
+from turnlog.state.reduce import reduce
 from turnlog.state.state import SNAPSHOT_SCHEMA, State
 
 if TYPE_CHECKING:
@@ -135,9 +136,7 @@ class Resume:
     def _fold(self, log: Log) -> State:
         state = State(self.session.id)
         window = Window(on_damage="skip" if self._accept_damage else "raise")
-        for batch in log.batches(window):
-            fold(batch, state)
-        return state
+        return fold_batches(log.batches(window), state)
 
     def repair(self) -> None:
         """Append what puts the state right, as one group, and follow it. Raises what `Session.append_many` raises."""

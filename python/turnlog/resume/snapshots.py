@@ -18,10 +18,12 @@ from turnlog import _core
 from turnlog.errors import InvalidInput
 from turnlog.index.snapshots import Snapshot
 from turnlog.log.log import Window
-from turnlog.state.reduce import fold
+from turnlog.state.fold import fold_batches
 from turnlog.state.state import SNAPSHOT_SCHEMA, State
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from turnlog._core import Event
     from turnlog.log.log import Log
     from turnlog.session import Session
@@ -111,14 +113,21 @@ def state_after(snapshot: Snapshot, session_id: str, log: Log, head: Head) -> St
     state = unpack(snapshot)
     if state is None or (state.session_id, state.ordinal) != (session_id, snapshot.ordinal):
         return None
-    ordinal, chain = snapshot.ordinal, snapshot.chain
-    for batch in log.batches(Window(after=ordinal, before=head[0] + 1)):
-        linked = link(batch, ordinal, chain)
-        if linked is None:
-            return None
-        ordinal, chain = linked
-        fold(batch, state)
-    return state if (ordinal, chain) == head else None
+    end = snapshot.ordinal, snapshot.chain
+    is_linked = True
+
+    def linked() -> Iterator[list[Event]]:
+        nonlocal end, is_linked
+        for batch in log.batches(Window(after=snapshot.ordinal, before=head[0] + 1)):
+            reached = link(batch, *end)
+            if reached is None:
+                is_linked = False
+                return
+            end = reached
+            yield batch
+
+    fold_batches(linked(), state)
+    return state if is_linked and end == head else None
 
 
 def link(batch: list[Event], ordinal: int, chain: bytes) -> Head | None:

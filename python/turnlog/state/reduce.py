@@ -134,8 +134,8 @@ def reduce_ephemeral(state: State, type: str, time_us: int, payload: object) -> 
 
 
 def fold(stored: Iterable[Event], state: State | None = None) -> State:
-    """Apply stored events, in order, to a state (a new one if there is none), decoding only what the rules read; return
-    the state.
+    """Apply stored events, in order, to a state (a new one if there is none); return the state. Many of them at once:
+    `turnlog.state.fold`, to which this is what it must come to.
 
     Raises Damaged or StorageError when a payload cannot be read.
 
@@ -143,12 +143,16 @@ def fold(stored: Iterable[Event], state: State | None = None) -> State:
     0
     """
     state = State() if state is None else state
-    decoders = _DECODERS
     for event in stored:
-        type = event.type
-        decode = decoders.get(type)
-        reduce(state, type, event.ordinal, event.time_us, None if decode is None else _decoded(event, decode))
+        reduce_stored(state, event)
     return state
+
+
+def reduce_stored(state: State, event: Event) -> None:
+    """Apply one stored event, decoding only what its rule reads. Raises Damaged, StorageError."""
+    type = event.type
+    decode = _DECODERS.get(type)
+    reduce(state, type, event.ordinal, event.time_us, None if decode is None else _decoded(event, decode))
 
 
 def _decoded(event: Event, decode: Callable[[bytes], Any]) -> Any:

@@ -1,0 +1,79 @@
+//! `Folder`: the fold of common events as a Python object.
+//!
+//! Owns: the class. Invariant: an event that cannot be read is given back; who reads it next meets the error itself.
+//! Must not know: rules.
+
+use std::collections::HashSet;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyString};
+
+use super::event::Event;
+use crate::fold::{self, Given, Place, Stored};
+
+/// What `Folder.fold` hands in and back: ordinal, time, number of events, number of violations.
+type Standing = (u64, u64, u64, u64);
+
+/// Folds common events onto the hot part of a state.
+#[pyclass(module = "turnlog._native")]
+#[derive(Debug)]
+pub(super) struct Folder {
+    passed_by: HashSet<Vec<u8>>,
+    folder: Option<fold::Folder>,
+}
+
+#[pymethods]
+impl Folder {
+    #[new]
+    fn new(passed_by: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Ok(Self { passed_by: super::reader::type_names(passed_by)?, folder: None })
+    }
+
+    fn load(&mut self, hot: &[u8]) -> bool {
+        self.folder = fold::Folder::new(hot);
+        self.folder.is_some()
+    }
+
+    fn fold(
+        &mut self,
+        py: Python<'_>,
+        events: &Bound<'_, PyList>,
+        start: usize,
+        place: Standing,
+        given: (bool, u64, Bound<'_, PyString>, bool),
+    ) -> PyResult<(usize, Standing)> {
+        let folder = self.folder.as_mut().ok_or_else(unloaded)?;
+        let (ordinal, time_us, events_folded, violations) = place;
+        let mut place = Place { ordinal, time_us, events: events_folded, violations };
+        let (is_open, configured_ordinal, model, only_counts) = given;
+        let given = Given { is_open, configured_ordinal, model: model.to_str().ok(), only_counts };
+        let mut at = start;
+        while at < events.len() {
+            let handle = events.get_item(at)?;
+            let Ok(event) = handle.cast::<Event>() else { break };
+            let passed_by = &self.passed_by;
+            let taken = event.get().with_stored(py, |stored: &Stored<'_>| {
+                if passed_by.contains(stored.type_name.as_bytes()) {
+                    folder.pass_by(&mut place, stored)
+                } else {
+                    folder.fold(&mut place, stored, &given)
+                }
+            });
+            if !taken.unwrap_or(false) {
+                break;
+            }
+            at += 1;
+        }
+        Ok((at, (place.ordinal, place.time_us, place.events, place.violations)))
+    }
+
+    fn hot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let folder = self.folder.as_ref().ok_or_else(unloaded)?;
+        Ok(PyBytes::new(py, &folder.hot()))
+    }
+}
+
+fn unloaded() -> PyErr {
+    PyValueError::new_err("the folder holds no state; load one")
+}
