@@ -149,7 +149,14 @@ def fold(stored: Iterable[Event], state: State | None = None) -> State:
 
 
 def reduce_stored(state: State, event: Event) -> None:
-    """Apply one stored event, decoding only what its rule reads. Raises Damaged, StorageError."""
+    """Apply one stored event, decoding only what its rule reads. Raises Damaged, StorageError.
+
+    >>> from types import SimpleNamespace
+    >>> state = State()
+    >>> reduce_stored(state, SimpleNamespace(type="file.read", ordinal=1, time_us=0, is_raw=False, raw=b"{}"))
+    >>> state.files.touched_since
+    1
+    """
     type = event.type
     decode = _DECODERS.get(type)
     reduce(state, type, event.ordinal, event.time_us, None if decode is None else _decoded(event, decode))
