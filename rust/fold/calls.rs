@@ -50,11 +50,12 @@ impl Folder {
             return None;
         }
 
-        let key = call_key(&turn, &call_id);
+        let mut key = call_key(&turn, &call_id);
         let hot = &self.hot;
         let mut call = hot.open_calls.get(&key).or_else(|| hot.recent_calls.get(&key));
         if call.is_none() && target != PROPOSED && (!is_named || is_observed) {
             call = hot.open_calls.values().find(|other| other.call_id == call_id);
+            key = call.map_or(key, Keyed::key);
         }
         let is_legal = match call {
             None => {
@@ -64,7 +65,7 @@ impl Folder {
             }
             Some(call) => may_follow(call, name) && (target != RESOLVED || said.outcome.is_some()),
         };
-        let known = call.map(|call| (call.key(), is_final(call.state)));
+        let known = call.map(|call| is_final(call.state));
         if call_id.is_empty() || !is_legal {
             self.refuse(is_observed, given)?;
         }
@@ -77,10 +78,10 @@ impl Folder {
                 self.hot.open_calls.insert(absent(&turn, &call_id));
                 self.advance(event, &key, name, target, &said);
             }
-            Some((_, true)) if target == PROPOSED && is_observed => {
+            Some(true) if target == PROPOSED && is_observed => {
                 self.propose(event, &key, &turn, &call_id, &said);
             }
-            Some((key, false)) if target != PROPOSED => self.advance(event, &key, name, target, &said),
+            Some(false) if target != PROPOSED => self.advance(event, &key, name, target, &said),
             Some(_) => {}
         }
         Some(())

@@ -54,11 +54,8 @@ impl Folder {
             let Ok(event) = handle.cast::<Event>() else { break };
             let passed_by = &self.passed_by;
             let taken = event.get().with_stored(py, |stored: &Stored<'_>| {
-                if passed_by.contains(stored.type_name.as_bytes()) {
-                    folder.pass_by(&mut place, stored)
-                } else {
-                    folder.fold(&mut place, stored, &given)
-                }
+                folder.fold(&mut place, stored, &given)
+                    || (passed_by.contains(stored.type_name.as_bytes()) && folder.pass_by(&mut place, stored))
             });
             if !taken.unwrap_or(false) {
                 break;
