@@ -218,6 +218,43 @@ def test_the_successor_exists_durably_before_the_full_segment_is_sealed(
     assert [*states, sealed(rolling)] == [[False], [False, False], [True, False]]
 
 
+class LateWriter:
+    """The writer that an append looked up before another thread rolled: it is sealed when the append arrives."""
+
+    def __init__(self, appender: Appender) -> None:
+        self.appender = appender
+        self.real: Any = appender._writer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+    def _seal(self) -> None:
+        self.appender._writer = self.real
+        self.appender._roll(self.real)
+
+    def append(self, *args: Any) -> Any:
+        self._seal()
+        return self.real.append(*args)
+
+    def append_many(self, *args: Any) -> Any:
+        self._seal()
+        return self.real.append_many(*args)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_an_append_that_arrives_after_another_threads_roll_goes_to_the_successor(rolling: Appender, many: bool) -> None:
+    late: Any = LateWriter(rolling)
+    before = rolling.head()["ordinal"]
+    rolling._writer = late
+    if many:
+        items: list[Any] = [("note.written", {"n": n}, None, False) for n in range(2)]
+        ordinals = [receipt.ordinal for receipt in rolling.append_many(items, durable=True, atomic=True)]
+    else:
+        ordinals = [rolling.append("note.written", {}, None, durable=True).ordinal]
+    assert ordinals[0] == before + 1
+    assert rolling._writer is not late.real
+
+
 def test_a_roll_without_space_is_refused_and_tried_again(rolling: Appender, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: str, *arguments: Any) -> None:
         raise OSError(28, "No space left on device")

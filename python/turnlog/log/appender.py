@@ -12,15 +12,7 @@ import os
 import threading
 
 from turnlog import _core, disk, names
-from turnlog.errors import (
-    Conflict,
-    Damaged,
-    NewerFormat,
-    ReadOnly,
-    StorageError,
-    SyncFailed,
-    TurnlogError,
-)
+from turnlog.errors import Closed, Conflict, Damaged, NewerFormat, ReadOnly, StorageError, SyncFailed, TurnlogError
 from turnlog.log import recovery
 from turnlog.log.known_ids import load_ids
 from turnlog.log.lock import SessionLock
@@ -208,7 +200,8 @@ class Appender:
             try:
                 result = writer.append(type, payload, event_id, durable, raw)
             except TurnlogError as error:
-                raise error.at(session=self.session_id) from None
+                self._raise_unless_sealed(error, writer)
+                continue
             if result is None:
                 self._roll(writer)
             elif isinstance(result, int):
@@ -227,7 +220,8 @@ class Appender:
             try:
                 results = writer.append_many(items, durable, atomic)
             except TurnlogError as error:
-                raise error.at(session=self.session_id) from None
+                self._raise_unless_sealed(error, writer)
+                continue
             if results is None:
                 self._roll(writer)
                 continue
@@ -235,6 +229,11 @@ class Appender:
                 self._repeated(result, item, durable=durable) if isinstance(result, int) else result
                 for result, item in zip(results, items, strict=True)
             ]
+
+    def _raise_unless_sealed(self, error: TurnlogError, writer: _core.Writer) -> None:
+        """Raise the error, unless a roll sealed the writer after it was looked up: it wrote nothing then."""
+        if self._writer is writer or not isinstance(error, Closed):
+            raise error.at(session=self.session_id) from None
 
     def _repeated(self, ordinal: int, item: tuple[str, object, bytes | None, bool], *, durable: bool) -> Receipt:
         """Answer an append whose id is already there: the first receipt for equal content, Conflict for other
@@ -329,10 +328,12 @@ class Appender:
 
     def flush(self) -> None:
         """Return when everything appended so far is durable."""
+        writer = self._writer
         try:
-            self._writer.flush()
+            writer.flush()
         except TurnlogError as error:
-            raise error.at(session=self.session_id) from None
+            self._raise_unless_sealed(error, writer)
+            self.flush()
 
     def close(self) -> None:
         """Flush, mark the orderly end, cut the segment to its exact length, release the lock; idempotent."""
