@@ -51,7 +51,6 @@ COUNTERPARTS = {  # of what Python calls by itself
 }
 EXCEPTIONS = {
     "Tasks.__len__": "`len` cannot be awaited, and counting may read the log: `AsyncTasks.count`",
-    "Session.snapshot_ordinal": "a note that `keep_state` and `Store.resume` leave each other",
 }
 SEAM = re.compile(r"\(for [^)]+\)")
 """How a docstring says that a public method serves other modules of the package and is no API."""
