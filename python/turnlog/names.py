@@ -88,6 +88,11 @@ def quarantine_path(store: str, session_id: str, time_us: int, segment_file: str
     return os.path.join(store, QUARANTINE, session_id, f"{time_us}-{segment_file}-{offset}")
 
 
+def quarantined_session(store: str, session_id: str, time_us: int) -> str:
+    """Return the folder that takes in a session that is forgotten."""
+    return os.path.join(store, QUARANTINE, session_id, f"{time_us}-forgotten")
+
+
 def quarantined_index(store: str, time_us: int) -> str:
     """Return the folder that takes in an index that cannot be read, with its WAL."""
     return os.path.join(store, QUARANTINE, f"index-{time_us}")

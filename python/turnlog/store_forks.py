@@ -1,4 +1,4 @@
-"""The part of a `Store` about forks: making them, and lineage from both sides.
+"""The part of a `Store` about forks: making them, lineage from both sides, taking away what has none.
 
 Owns: the names and examples of that part of the API. Invariant: importing this costs next to nothing. Must not know:
 how a fork is made, what a log is.
@@ -91,6 +91,28 @@ class StoreForks:
         True
         """
         return self.index().forks(self.resolve(id))
+
+    def forget(self, id: str) -> str:
+        """Take a session out of the store: its folder goes to `quarantine/`, whose path is returned. Nothing is erased.
+
+        Raises Conflict (forks inherit from it), Locked (somebody writes it, also here), SessionNotFound, AmbiguousId,
+        ReadOnly, Damaged (a session's lineage cannot be read), IndexUnavailable, NoSpace, StorageError; then nothing
+        was moved.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store:
+        ...     store.create(id="019b76da-a800-7000-8000-000000000001").close()
+        ...     kept = store.forget("019b76da-a800-7000-8000-000000000001")
+        ...     store.session_exists("019b76da-a800-7000-8000-000000000001")
+        False
+        """
+        from typing import cast
+
+        from turnlog.forget import forget
+
+        session_id = self.resolve(id)
+        self._check_writable(session_id)
+        return forget(cast("Any", self), session_id)
 
     if TYPE_CHECKING:  # what `Store` has
 

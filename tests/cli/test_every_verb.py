@@ -21,7 +21,20 @@ from turnlog.cli.schema import ERROR, document
 if TYPE_CHECKING:
     from pathlib import Path
 
-OF_A_SESSION = ("show", "cat", "tail", "stats", "verify", "repair", "compact", "path", "fork", "resume", "settle")
+OF_A_SESSION = (
+    "show",
+    "cat",
+    "tail",
+    "stats",
+    "verify",
+    "repair",
+    "compact",
+    "path",
+    "fork",
+    "resume",
+    "settle",
+    "forget",
+)
 MORE = {"settle": ["c1", "--outcome", "completed"]}  # what a verb needs beside the session
 OF_A_STORE = ("list", "stats", "verify", "repair", "compact", "rebuild-index", "prune")
 READERS = (

@@ -32,6 +32,7 @@ VERBS = {  # name: (module, short help)
     "resume": ("resume", "Put a session right that a dead process left, and say what is open."),
     "settle": ("settle", "Say how a tool call ended that nobody knows the outcome of."),
     "compact": ("compact", "Compress segments that are finished."),
+    "forget": ("forget", "Take sessions out of the store, into its quarantine."),
     "prune": ("prune", "Remove artifacts that no session refers to."),
     "fork": ("fork", "Make a session that goes on from an event of another one."),
     "diff": ("diff", "Compare two sessions from their common point on."),
