@@ -6,10 +6,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pytest
 
+from benches.workload import Rollout
 from turnlog import IMPLEMENTATION, Store
 
 if TYPE_CHECKING:
@@ -92,6 +94,46 @@ def test_importing_a_file_of_a_gibibyte_stays_below_the_bound(tmp_path: Path) ->
         "try:\n    main()\nexcept SystemExit as done:\n    assert not done.code, done.code"
     )
     assert peak_kib(code, tmp_path / "store", str(source)) <= LIMIT_KIB
+
+
+TURNS = 300_000
+GROWTH_KIB = 24 * 1024  # kept handles of so many events would take more, and a resume keeps none
+RESUME = """
+from turnlog import Store
+from turnlog.resume.resume import preview
+def peak():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+with Store.open(path, read_only=True) as store:
+    before = peak()
+    session, report, state = preview(store, session_id)
+    kept = list(session.events()) if {keeping} else []
+    print(peak() - before)
+assert report.snapshot_ordinal == 0 and report.events > 300_000
+"""
+
+
+@pytest.fixture(scope="module")
+def turns(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Make a store with one session of many turns."""
+    path = tmp_path_factory.mktemp("turns") / "store"
+    with Store.open(path) as store:
+        session = store.create(durability="buffered")
+        events = Rollout().turns(TURNS)
+        while piece := list(islice(events, 1000)):
+            session.append_many(piece, durability="buffered")
+        return path, session.id
+
+
+def growth_kib(keeping: bool, path: Path, session_id: str) -> int:
+    script = f"import sys\npath, session_id = sys.argv[1:]\n{RESUME.format(keeping=keeping)}"
+    command = [sys.executable, "-c", script, str(path), session_id]
+    return int(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+
+def test_a_resume_without_a_snapshot_does_not_grow_with_the_history(turns: tuple[Path, str]) -> None:
+    assert growth_kib(False, *turns) <= GROWTH_KIB
+    assert growth_kib(True, *turns) > GROWTH_KIB  # the measurement sees what grows with it
 
 
 def test_the_measurement_sees_a_process_that_takes_more(big: tuple[Path, str]) -> None:
