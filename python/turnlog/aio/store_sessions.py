@@ -82,6 +82,20 @@ class AsyncStoreSessions(Facade[Store]):
         """
         return await self._threads.run(self.sync.children, id)
 
+    async def forget(self, id: str) -> str:
+        """Do as `Store.forget` does.
+
+        >>> from turnlog.aio import AsyncStore
+        >>> async def main():
+        ...     async with await AsyncStore.open("runs") as store:
+        ...         async with await store.create() as session:
+        ...             pass
+        ...         return (await store.forget(session.id)).endswith("-forgotten")
+        >>> asyncio.run(main())
+        True
+        """
+        return await self._threads.run(self.sync.forget, id)
+
     def follow(
         self,
         *,
