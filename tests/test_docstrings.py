@@ -66,8 +66,15 @@ PUBLIC = (
 FOR_THE_PACKAGE = {
     "importers.importer": ("Import.compare", "Import.run"),
     "log.log": (
-        *("Log.inherited", "Log.origin_is_known", "Log.own_chain_at", "Log.peek", "Log.require_inherited"),
-        *("Log.shown_end", "Log.spans"),
+        *(
+            "Log.chain_at",
+            "Log.inherited",
+            "Log.origin_is_known",
+            "Log.own_chain_at",
+            "Log.peek",
+            "Log.require_inherited",
+        ),
+        *("Log.own_link_at", "Log.shown_end", "Log.spans"),
     ),
     "session": ("require_level",),
 }
