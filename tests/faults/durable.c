@@ -72,6 +72,7 @@ static int recorded(const char *name, int fd) {
     struct stat found;
     if (!is_below_root(fd) || fstat(fd, &found) != 0) return call(fd);
     int number = atomic_fetch_add(&pending, 1);
+    int began = atomic_fetch_add(count() + 1, 1); /* of two syncs at once, the one that began later knows more */
     snprintf(temporary, sizeof temporary, "%s/pending-%d-%d", folder, (int)getpid(), number);
     FILE *out = fopen(temporary, "wb");
     if (out == NULL) abort();
@@ -85,7 +86,7 @@ static int recorded(const char *name, int fd) {
         return answer;
     }
     int step = atomic_fetch_add(count(), 1) + 1;
-    snprintf(kept, sizeof kept, "%s/%d-%lu", folder, step, (unsigned long)found.st_ino);
+    snprintf(kept, sizeof kept, "%s/%d-%lu-%d", folder, step, (unsigned long)found.st_ino, began);
     if (rename(temporary, kept) != 0) abort();
     return 0;
 }

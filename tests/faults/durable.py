@@ -41,11 +41,11 @@ class Image:
 
     def __init__(self, root: Path, records: Path) -> None:
         self._root = root
-        self._records: dict[str, list[tuple[int, Path]]] = {}
+        self._records: dict[str, list[tuple[int, int, Path]]] = {}  # inode: (when it began, when it was done, record)
         for path in records.iterdir():
-            step, _, inode = path.name.partition("-")
-            if step.isdigit():
-                self._records.setdefault(inode, []).append((int(step), path))
+            if not path.name.startswith("pending"):
+                step, inode, began = path.name.split("-")
+                self._records.setdefault(inode, []).append((int(began), int(step), path))
 
     def at(self, count: int, place: Path) -> Path:
         """Make the folder as the first `count` syncs left it, and return it."""
@@ -67,9 +67,9 @@ class Image:
                 shutil.copyfile(content, place / name)
 
     def _last(self, inode: str, count: int) -> Path | None:
-        """Return the last record of a file or folder among the first `count`."""
-        done = [record for record in self._records.get(inode, []) if record[0] <= count]
-        return max(done)[1] if done else None
+        """Return the record of a file or folder that began last, among those of the first `count` syncs."""
+        done = [record for record in self._records.get(inode, []) if record[1] <= count]
+        return max(done)[2] if done else None
 
 
 def run_recorded(core: str, code: str, folder: Path) -> tuple[str, Image]:
