@@ -12,6 +12,7 @@ import threading
 from itertools import islice
 
 from turnlog import names
+from turnlog.arguments import require_whole
 from turnlog.errors import Closed, InvalidInput, Locked
 from turnlog.ids import parse_id
 from turnlog.log.log import Log, Window, types_wanted
@@ -158,12 +159,9 @@ class Session(SessionModel, SessionWatching):
         >>> [event.payload for event in session.events(types=["session.created"], limit=1)]
         [{'title': 'flaky test'}]
         """
-        if limit is not None and limit < 0:
-            message = f"limit is a number of events, not {limit}"
-            raise InvalidInput(message)
-        if after < 0:
-            message = f"after is an ordinal, 0 for the start, not {after}"
-            raise InvalidInput(message)
+        require_whole("limit", limit, optional=True)
+        require_whole("after", after)
+        require_whole("before", before, optional=True)
         if on_damage not in ("raise", "skip"):
             message = f"on_damage is 'raise' or 'skip', not {on_damage!r}"
             raise InvalidInput(message)
@@ -180,7 +178,7 @@ class Session(SessionModel, SessionWatching):
         >>> Store.ephemeral().create().event(1).type
         'session.created'
         """
-        for found in self.events(after=max(0, ordinal - 1), before=ordinal + 1):
+        for found in self.events(after=max(0, ordinal - 1), before=max(0, ordinal) + 1):
             return found
         from turnlog.errors import NotFound
 

@@ -12,6 +12,7 @@ import os
 from _thread import RLock
 
 from turnlog import _core, disk, identity, names
+from turnlog.arguments import require_path, require_whole
 from turnlog.errors import Closed, Conflict, IndexUnavailable, ReadOnly, WrongProcess
 from turnlog.ids import format_id, new_id, parse_id
 from turnlog.index.index import Index
@@ -88,6 +89,9 @@ class Store(StoreLookup, StoreModel, StoreForks, StoreWatching):
         True
         """
         disk.require_platform()
+        require_path("path", path)
+        require_whole("roll_bytes", roll_bytes, least=1)
+        require_whole("offload_bytes", offload_bytes, optional=True)
         folder = os.path.abspath(os.fspath(path))
         identity.ensure(folder, create=create and not read_only)
         return cls(folder, read_only=read_only, roll_bytes=roll_bytes, offload_bytes=offload_bytes)

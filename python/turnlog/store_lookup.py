@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from turnlog import lookup
+from turnlog.arguments import require_path, require_text
 from turnlog.log import folders
 
 TYPE_CHECKING = False
@@ -39,6 +40,7 @@ class StoreLookup:
         ...     store.session_exists(session.id), store.session_exists(session.id[:8])
         (True, False)
         """
+        require_text("id", session_id)
         return folders.has_session(self.path, session_id)
 
     def resolve(self, id: str) -> str:
@@ -53,6 +55,7 @@ class StoreLookup:
         """
         from typing import cast
 
+        require_text("id", id)
         store = cast("Store", self)  # the one class that has these methods
         return id.lower() if id.lower() in self._sessions else lookup.resolve(store, id)
 
@@ -78,6 +81,7 @@ class StoreLookup:
         >>> [row["title"] for row in rows], token
         (['flaky test'], None)
         """
+        require_path("cwd", filters.get("cwd"), optional=True)
         if filters.get("cwd") is not None:  # as a session keeps it
             filters["cwd"] = os.path.abspath(os.fspath(filters["cwd"]))
         return self.index().list(**filters)

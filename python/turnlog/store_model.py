@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from turnlog.errors import InvalidInput
+from turnlog.arguments import listed_texts, require_path, require_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,9 +98,9 @@ def first_payload(**fields: Any) -> dict[str, Any]:
     >>> first_payload(title="flaky test", cwd="/src", model=None, tags=["ci"])
     {'title': 'flaky test', 'cwd': '/src', 'tags': ['ci']}
     """
-    if isinstance(fields.get("tags"), str):
-        raise InvalidInput(f"tags is a list, such as [{fields['tags']!r}], not one text")
-    fields = with_absolute_cwd({**fields, "tags": list(fields.get("tags", ())) or None})
+    for name in ("title", "model", "parent"):
+        require_text(name, fields.get(name), optional=True)
+    fields = with_absolute_cwd({**fields, "tags": listed_texts("tags", fields.get("tags", ())) or None})
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -111,6 +111,7 @@ def with_absolute_cwd(settings: dict[str, Any]) -> dict[str, Any]:
     {'cwd': '/tests', 'effort': 'high'}
     """
     cwd = settings.get("cwd")
+    require_path("cwd", cwd, optional=True)
     return settings if cwd is None else {**settings, "cwd": os.path.abspath(os.fspath(cwd))}
 
 

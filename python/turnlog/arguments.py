@@ -1,0 +1,71 @@
+"""What callers hand in, checked where they hand it in: texts, whole numbers, lists of texts, paths.
+
+Owns: the checks and their sentences. Invariant: a wrong type or range is InvalidInput, raised before anything is
+written or opened. Must not know: what an argument is for.
+"""
+
+from __future__ import annotations
+
+import os
+
+from turnlog.errors import InvalidInput
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def require_text(name: str, value: object, *, optional: bool = False) -> None:
+    """Raise InvalidInput unless `value` is a text, or None where that is allowed.
+
+    >>> require_text("title", 3)
+    Traceback (most recent call last):
+    turnlog.errors.InvalidInput: title is a text, not 3
+    """
+    if not (isinstance(value, str) or (optional and value is None)):
+        raise InvalidInput(f"{name} is a text, not {_shown(value)}")
+
+
+def require_whole(name: str, value: object, *, least: int = 0, optional: bool = False) -> None:
+    """Raise InvalidInput unless `value` is a whole number of at least `least`, or None where that is allowed.
+
+    >>> require_whole("roll_bytes", -1)
+    Traceback (most recent call last):
+    turnlog.errors.InvalidInput: roll_bytes is a whole number, 0 or more, not -1
+    """
+    if optional and value is None:
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InvalidInput(f"{name} is a whole number, {least} or more, not {_shown(value)}")
+
+
+def require_path(name: str, value: object, *, optional: bool = False) -> None:
+    """Raise InvalidInput unless `value` can name a file, or is None where that is allowed.
+
+    >>> require_path("cwd", 3)
+    Traceback (most recent call last):
+    turnlog.errors.InvalidInput: cwd is a path, not 3
+    """
+    if not (isinstance(value, (str, bytes, os.PathLike)) or (optional and value is None)):
+        raise InvalidInput(f"{name} is a path, not {_shown(value)}")
+
+
+def listed_texts(name: str, value: Any) -> list[str]:
+    """Return a list of the texts in `value`. Raises InvalidInput for one text, and for what holds anything else.
+
+    >>> listed_texts("tags", ("ci", "flaky"))
+    ['ci', 'flaky']
+    """
+    if isinstance(value, str):
+        raise InvalidInput(f"{name} is a list, such as [{value!r}], not one text")
+    if isinstance(value, bytes) or not hasattr(value, "__iter__"):
+        raise InvalidInput(f"{name} is a list of texts, not {_shown(value)}")
+    found = list(value)
+    for item in found:
+        require_text(f"each of {name}", item)
+    return found
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
