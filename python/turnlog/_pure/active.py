@@ -9,11 +9,11 @@ with `lock` held. Must not know: rounds, other writers.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
 from collections import deque
-from contextlib import suppress
 
 from turnlog._pure import format as fmt
 from turnlog._pure.chain import chain_next
@@ -116,10 +116,10 @@ class ActiveSegment:
             payload=event.payload,
         )
         chain = chain_next(before.chain, ordinal, event.event_id, event.time_us, event.digest, event.type)
+        self._push(frame, Mark(before.offset + len(frame), ordinal, chain), durable=bool(flags & fmt.FLAG_DURABLE))
+        self.events += 1
         if not self.sparse or before.offset // fmt.SPARSE_STEP_BYTES > self.sparse[-1][1] // fmt.SPARSE_STEP_BYTES:
             self.sparse.append((ordinal, before.offset))
-        self.events += 1
-        self._push(frame, Mark(before.offset + len(frame), ordinal, chain), durable=bool(flags & fmt.FLAG_DURABLE))
         self.dirty_end = self.end.offset
         if self.ids is not None:
             self.ids.add(event.event_id, ordinal)
@@ -209,17 +209,24 @@ class ActiveSegment:
         while self.sparse and self.sparse[-1][1] >= back.offset:
             self.sparse.pop()
         self.events -= self.end.ordinal - back.ordinal
-        self.end = back
         self.dirty_end = min(self.dirty_end, back.offset)
         self.zeroed = back.offset
         if self.waiting:
             self.rollbacks.append((back.offset, number))
+        self.end = back  # last: until then `interrupted` sees that something is torn
 
     def fail(self, action: str, number: int) -> SyncFailed:
         """Poison the writer, unless it is already; return the error for everyone."""
         if self.poison is None:
             self.poison = (f"{action}: {os.strerror(number)}; this writer is closed, reopen the session", number)
         return self.sync_failed()
+
+    def interrupted(self, before: Mark) -> None:
+        """End the writer if an exception that nobody raised on purpose (KeyboardInterrupt) tore what belongs together:
+        the marks and pending bytes, when the last frame was `before`.
+        """
+        if self.end is not before or len(self.pending) != self.end.offset - self.written.offset:
+            self.fail("an append was interrupted", errno.EINTR)
 
     def sync_failed(self) -> SyncFailed:
         """Return a new error with the cause of the poison."""
@@ -241,9 +248,14 @@ class ActiveSegment:
         """Write what is pending; return what a sync would make durable, and write calls and bytes; None if nothing."""
         with self.lock:
             self.settle_zeros()
-            calls = size = 0
-            with suppress(NoSpace, SyncFailed):  # kept in `rollbacks`, `poison`: each waiter finds its own verdict
+            calls, size, before = 0, 0, self.end
+            try:
                 calls, size = self.write_pending()
+            except (NoSpace, SyncFailed):  # kept in `rollbacks`, `poison`: each waiter finds its own verdict
+                pass
+            except BaseException:
+                self.interrupted(before)
+                raise
             if self.poison is not None or self.file is None or self.durable.offset >= self.written.offset:
                 return None
             return self.file, self.written, calls, size

@@ -31,8 +31,8 @@ COUNTERS = ("rounds", "file_syncs", "syncfs_calls", "zero_bytes", "zero_syncs", 
 class _Round:
     __slots__ = ("done", "number", "segments", "start")
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    def __init__(self) -> None:
+        self.number = 0
         self.segments: list[ActiveSegment] = []
         self.start = threading.Event()  # the round before is over: the leader's sign
         self.done = threading.Event()
@@ -56,8 +56,8 @@ class Committer:
         self._syncfs = syncfs and medium.syncfs_is_trusted(self._directory.fd)
         self._cost = SyncCost()
         self._gate = threading.Lock()
-        self._open: _Round | None = None
-        self._busy = False
+        self._open: _Round | None = None  # who may still be joined
+        self._leading: _Round | None = None  # whose leader syncs now, or was told to
         self._rounds = 0
         self._segments: list[weakref.ref[ActiveSegment]] = []
         self._counters = dict.fromkeys(COUNTERS, 0)
@@ -133,51 +133,53 @@ class Committer:
 
     def commit(self, segments: Iterable[ActiveSegment]) -> None:
         """Take part in one round with these segments; each segment knows the outcome afterwards."""
-        with self._gate:
-            joined = self._open
-            if joined is None:
-                self._rounds += 1
-                turn = _Round(self._rounds)
-                must_wait = self._busy
-                self._busy = True
-                self._open = turn if must_wait else None
-            else:
-                turn = joined
-            for segment in segments:
-                if segment.round != turn.number:
-                    segment.round = turn.number
-                    turn.segments.append(segment)
-        if joined is not None:
-            turn.done.wait()
-            return
-        if must_wait:
-            self._await_turn(turn)
-        try:
+        turn = _Round()
+        try:  # a KeyboardInterrupt may come between any two lines: `_end` undoes whatever this call has begun
+            with self._gate:
+                joined = self._open
+                must_wait = joined is None and self._leading is not None
+                if joined is None:
+                    self._rounds += 1
+                    turn.number = self._rounds
+                    if must_wait:
+                        self._open = turn
+                    else:
+                        self._leading = turn
+                self._join(turn if joined is None else joined, segments)
+            if joined is not None:
+                joined.done.wait()
+                return
+            if must_wait:
+                turn.start.wait()
+                with self._gate:
+                    self._open = None
             self._run(turn.segments)
         finally:
-            self._hand_over(turn)
+            try:
+                self._end(turn)
+            except BaseException:  # interrupted on its first steps: it may be done again
+                self._end(turn)
+                raise
 
-    def _await_turn(self, turn: _Round) -> None:
-        try:
-            turn.start.wait()
-        except BaseException:  # KeyboardInterrupt: the members must not wait for a leader that is gone
-            with self._gate:
+    @staticmethod
+    def _join(turn: _Round, segments: Iterable[ActiveSegment]) -> None:
+        for segment in segments:
+            if segment.round != turn.number:
+                turn.segments.append(segment)
+                segment.round = turn.number
+
+    def _end(self, turn: _Round) -> None:
+        """Take a round of this call's own out of the way: first the next leader is told, whose sync everybody waits
+        for, then the members. They look for themselves what came of it.
+        """
+        with self._gate:
+            if self._open is turn:
                 self._open = None
-                leads_now = turn.start.is_set()
-            if leads_now:
-                self._hand_over(turn)
-            turn.done.set()
-            raise
-        with self._gate:
-            self._open = None
-
-    def _hand_over(self, turn: _Round) -> None:
-        """End the round: first the next leader, whose sync everybody waits for, then the members."""
-        with self._gate:
-            following = self._open
-            self._busy = following is not None
-            if following is not None:
-                following.start.set()
+            if self._leading is turn:
+                following = self._open
+                if following is not None:
+                    following.start.set()
+                self._leading = following
         turn.done.set()
 
     def _run(self, segments: list[ActiveSegment]) -> None:

@@ -21,7 +21,7 @@ from turnlog._pure.frame import check_payload_length
 from turnlog._pure.medium import sync_file
 from turnlog._pure.receipt import Receipt
 from turnlog._pure.seal import seal_payload
-from turnlog.errors import Closed, Conflict, InvalidId, NoSpace
+from turnlog.errors import Closed, Conflict, InvalidId, NoSpace, TurnlogError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,8 +104,13 @@ class Writer:
         with segment.lock:
             if not segment.check_open():
                 raise Closed("the segment is frozen")
-            segment.push_control(kind, payload)
-            ticket = segment.ticket()
+            before = segment.end
+            try:
+                segment.push_control(kind, payload)
+                ticket = segment.ticket()
+            except BaseException:
+                segment.interrupted(before)
+                raise
         self._commit(ticket)
         return ticket[0]
 
@@ -206,7 +211,6 @@ class Writer:
         segment = self._segment
         bytes_at_most = sum(len(event.payload) for event in events) + len(events) * 2 * fmt.FRAME_HEADER_MAX_BYTES
         while True:
-            ticket = None
             with segment.lock:
                 segment.settle_zeros(
                     bytes_at_most
@@ -217,16 +221,13 @@ class Writer:
                 fresh = any(answer is None for answer in answers)
                 if fresh and segment.is_full():
                     return None
-                done = self._push(events, answers, durable=durable, atomic=atomic)
-                needed = max(answer if isinstance(answer, int) else answer.ordinal for answer in done)
-                if needed > (segment.durable if durable else segment.written).ordinal:
-                    if durable:
-                        ticket = segment.ticket()
-                    else:
-                        calls, size = segment.write_pending()
-                        if segment.dirty_since is None:
-                            segment.dirty_since = time.monotonic()
-                        self._committer.count(write_calls=calls, written_bytes=size)
+                before = segment.end
+                try:
+                    done, ticket = self._push(events, answers, durable=durable, atomic=atomic)
+                except BaseException as error:
+                    if not isinstance(error, TurnlogError):
+                        segment.interrupted(before)
+                    raise
             if ticket is None:
                 self._committer.look_after(segment)
                 return done
@@ -260,7 +261,12 @@ class Writer:
 
     def _push(
         self, events: list[Encoded], answers: list[int | None], *, durable: bool, atomic: bool
-    ) -> list[Receipt | int]:
+    ) -> tuple[list[Receipt | int], tuple[int, int] | None]:
+        """Frame what is new and write it if it is buffered; return the answers, and a ticket if a sync is needed.
+
+        Called with the segment's lock held. Raises NoSpace, SyncFailed.
+        """
+        segment = self._segment
         level = fmt.FLAG_DURABLE if durable else 0
         left = answers.count(None)
         done: list[Receipt | int] = []
@@ -269,9 +275,18 @@ class Writer:
                 done.append(known)
                 continue
             left -= 1
-            ordinal = self._segment.push_event(event, level | (fmt.FLAG_COMMIT if left == 0 or not atomic else 0))
+            ordinal = segment.push_event(event, level | (fmt.FLAG_COMMIT if left == 0 or not atomic else 0))
             done.append(Receipt(ordinal, event.event_id, event.digest, event.time_us, durable))
-        return done
+        needed = max(answer if isinstance(answer, int) else answer.ordinal for answer in done)
+        if needed <= (segment.durable if durable else segment.written).ordinal:
+            return done, None
+        if durable:
+            return done, segment.ticket()
+        calls, size = segment.write_pending()
+        if segment.dirty_since is None:
+            segment.dirty_since = time.monotonic()
+        self._committer.count(write_calls=calls, written_bytes=size)
+        return done, None
 
     def _commit(self, ticket: tuple[int, int]) -> None:
         """Wait until the ticket's bytes are durable. Raises NoSpace, SyncFailed."""
@@ -314,14 +329,19 @@ class Writer:
         segment = self._segment
         if file is None:
             return
-        segment.push_control(kind, payload)
-        calls, size = segment.write_pending()
+        before = segment.end
         try:
+            segment.push_control(kind, payload)
+            calls, size = segment.write_pending()
             if kind == fmt.KIND_CLOSE:
                 sync_file(file.fd)
             os.ftruncate(file.fd, segment.end.offset)
             sync_file(file.fd)
+            segment.publish(segment.written)
         except OSError as cause:
             raise segment.fail("cannot sync the end of the segment", cause.errno or 0) from cause
-        segment.publish(segment.written)
+        except BaseException as error:
+            if not isinstance(error, TurnlogError):
+                segment.interrupted(before)
+            raise
         self._committer.count(write_calls=calls, written_bytes=size, file_syncs=2 if kind == fmt.KIND_CLOSE else 1)
