@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from turnlog.errors import InvalidInput
+from turnlog.ids import parse_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,3 +70,17 @@ def listed_texts(name: str, value: Any) -> list[str]:
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+def full_item(item: tuple[Any, ...]) -> tuple[str, object, bytes | None, bool]:
+    """Fill in what the caller left out of (type, payload, id, raw). Raises InvalidInput, InvalidId.
+
+    >>> full_item(("acme.note", {"n": 1}))
+    ('acme.note', {'n': 1}, None, False)
+    """
+    if not isinstance(item, tuple) or not 2 <= len(item) <= 4:
+        message = "an item is a tuple (type, payload[, id[, raw]])"
+        raise InvalidInput(message)
+    missing: tuple[Any, ...] = (None, False)[len(item) - 2 :]
+    type_, payload, given, raw = item + missing
+    return type_, payload, None if given is None else parse_id(given), raw

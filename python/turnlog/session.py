@@ -12,7 +12,7 @@ import threading
 from itertools import islice
 
 from turnlog import names
-from turnlog.arguments import require_whole
+from turnlog.arguments import full_item, require_whole
 from turnlog.errors import Closed, InvalidInput, Locked
 from turnlog.ids import parse_id
 from turnlog.log.log import Log, Window, types_wanted
@@ -83,10 +83,13 @@ class Session(SessionModel, SessionWatching):
             raise _unknown_level(durability)
         try:
             receipt = appender.append(type, payload, None if id is None else parse_id(id), durable=durable, raw=raw)
+            if self._live is not None:
+                self._live.take(receipt, type, payload)
         except Closed:
             raise self._why_closed() from None
-        if self._live is not None:
-            self._live.take(receipt, type, payload)
+        except BaseException as error:
+            self._doubt(error)
+            raise
         if self._subscribers:
             self._wake()
         return receipt
@@ -112,15 +115,18 @@ class Session(SessionModel, SessionWatching):
         """
         appender = self._appender or self._open_appender()
         require_level(durability)
-        full = [_full_item(item) for item in items]
+        full = [full_item(item) for item in items]
         if not full:
             return []
         try:
             receipts = appender.append_many(full, durable=_LEVELS[durability], atomic=atomic)
+            if self._live is not None:
+                self._live.take_many(receipts, full)
         except Closed:
             raise self._why_closed() from None
-        if self._live is not None:
-            self._live.take_many(receipts, full)
+        except BaseException as error:
+            self._doubt(error)
+            raise
         if self._subscribers:
             self._wake()
         return receipts
@@ -336,13 +342,3 @@ def require_level(durability: str) -> None:
 def _unknown_level(durability: str) -> InvalidInput:
     message = f"durability is {', '.join(map(repr, _LEVELS))} or, for one event, {EPHEMERAL!r}, not {durability!r}"
     return InvalidInput(message)
-
-
-def _full_item(item: tuple[Any, ...]) -> tuple[str, object, bytes | None, bool]:
-    """Fill in what the caller left out of (type, payload, id, raw). Raises InvalidInput, InvalidId."""
-    if not isinstance(item, tuple) or not 2 <= len(item) <= 4:
-        message = "an item is a tuple (type, payload[, id[, raw]])"
-        raise InvalidInput(message)
-    missing: tuple[Any, ...] = (None, False)[len(item) - 2 :]
-    type_, payload, given, raw = item + missing
-    return type_, payload, None if given is None else parse_id(given), raw

@@ -43,6 +43,13 @@ class SessionHistory:
         """
         return self._live
 
+    def _doubt(self, error: BaseException) -> None:
+        """Note that an interrupt, or whatever else turnlog did not raise, left an append: its event may be there."""
+        from turnlog.errors import TurnlogError
+
+        if self._live is not None and not isinstance(error, TurnlogError):
+            self._live.doubt()
+
     def _keep_state(self) -> None:
         """Store the state in the index (for `close`), so that a resume has little to fold, unless it has little anyway.
 

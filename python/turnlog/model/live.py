@@ -70,6 +70,7 @@ class Live:
         self._waiters = 0
         self._pending: dict[int, tuple[str, int, object]] = {}  # came before their predecessors
         self._torn = False  # an exception such as KeyboardInterrupt came while the state was being changed
+        self._doubted = False  # an append was interrupted: the log may hold an event that was not handed over
         self._following = False  # this process writes the session, so every event passes through `take`
         self._telling = threading.Lock()
         self._untold = False
@@ -80,6 +81,9 @@ class Live:
         """Return the state, caught up with the log. Raises Damaged, StorageError, Closed."""
         if not self._following or self._torn:
             with self._guard:
+                if self._doubted:  # what the interrupted append left is an event for good, before anything is decided
+                    self.session.flush()
+                    self._doubted = False
                 if self._torn:
                     self._fold_again()
                 self._fill()
@@ -156,6 +160,10 @@ class Live:
         self.ready()
         stored = [(type, self.stored_form(payload)) for type, payload in items]
         return self.session.append_many(stored, atomic=len(items) > 1)
+
+    def doubt(self) -> None:
+        """Look into the log before the state is believed again: an append did not come back."""
+        self._doubted, self._following = True, False
 
     def ready(self) -> None:
         """Become the session's writer and catch up, so that a check answers for the log's end. Raises Locked, ..."""

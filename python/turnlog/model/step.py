@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from turnlog.errors import InvalidInput
+from turnlog.errors import InvalidInput, TurnlogError
 from turnlog.model.calls import describe
 
 if TYPE_CHECKING:
@@ -113,7 +113,9 @@ class Step:
             self.fail(_LEFT)
             return
         try:
-            self.fail(error)
+            running = self._live.current().step
+            if running is not None and running.ordinal == self.ordinal:  # else the interrupt came behind its outcome
+                self.fail(error)
         except Exception as cause:  # noqa: BLE001 - the exception that left the block is the one to see
             error.add_note(f"turnlog could not record the failure of step {self.id}: {cause}")
 
@@ -137,13 +139,28 @@ def begin_step(live: Live, turn: str, context: Iterable[Any] | None, *, model: A
         running = live.current().turn
         payload["step"] = f"s{1 if running is None else running.steps + 1}"
         live.check("step.started", payload)
-        if context is None:
-            return Step(live, turn, payload["step"], live.record("step.started", payload).ordinal)
-        contexts = live.contexts()
-        payload["context"] = contexts.encode(context)
-        receipt = live.record("step.started", payload)
-        contexts.recorded(receipt.ordinal)
+        if context is not None:
+            payload["context"] = live.contexts().encode(context)
+        try:
+            receipt = live.record("step.started", payload)
+            if context is not None:
+                live.contexts().recorded(receipt.ordinal)
+        except BaseException as error:
+            _end_unborn(live, payload, error)
+            raise
         return Step(live, turn, payload["step"], receipt.ordinal)
+
+
+def _end_unborn(live: Live, payload: dict[str, Any], error: BaseException) -> None:
+    """End a step that nobody gets: an interrupt came when its start was in the log already."""
+    if isinstance(error, TurnlogError):
+        return
+    try:
+        running = live.current().step
+        if running is not None and running.id == payload["step"]:
+            Step(live, payload["turn"], running.id, running.ordinal).fail(error)
+    except Exception as cause:  # noqa: BLE001 - the exception that stopped the start is the one to see
+        error.add_note(f"turnlog could not end step {payload['step']}: {cause}")
 
 
 def _usage(usage: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from turnlog.errors import InvalidInput, InvalidTransition
+from turnlog.errors import InvalidInput, InvalidTransition, TurnlogError
 from turnlog.ids import format_id, new_id
 from turnlog.model.calling import was_cancelled
 from turnlog.model.calls import describe
@@ -317,6 +317,21 @@ def begin(
         elif live.waiting:
             message = f"turn.started {turn.id!r} while {len(live.waiting)} others wait for their turn"
             raise InvalidTransition(message, "turn_order", session=live.session.id)
-        live.record("turn.started", payload)
-        live.turn, live.worker = turn, worker
+        try:
+            live.record("turn.started", payload)
+            live.turn, live.worker = turn, worker
+        except BaseException as error:
+            _end_unborn(live, turn, error)
+            raise
     return turn
+
+
+def _end_unborn(live: Live, turn: Turn, error: BaseException) -> None:
+    """End a turn that nobody gets: an interrupt came when its start was in the log already."""
+    if isinstance(error, TurnlogError):
+        return
+    try:
+        if live.current().turn is not None and turn.outcome is None:
+            turn.abort(f"interrupted by {error.__class__.__name__} as it began")
+    except Exception as cause:  # noqa: BLE001 - the exception that stopped the start is the one to see
+        error.add_note(f"turnlog could not end turn {turn.id}: {cause}")
