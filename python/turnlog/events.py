@@ -15,12 +15,12 @@ know: state, logs. Costs the import of msgspec, so nothing that `import turnlog`
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
 from turnlog import payloads as p
-from turnlog.errors import InvalidPayload, InvalidType
+from turnlog.errors import InvalidInput, InvalidPayload, InvalidType
 
 DURABLE, BUFFERED, EPHEMERAL = "durable", "buffered", "ephemeral"
 KNOWN, NEWER, UNKNOWN, CUSTOM = "known", "newer", "unknown", "custom"
@@ -113,7 +113,8 @@ FAMILIES = tuple(dict.fromkeys(item.family for item in _LIST))
 VERSIONS = {item.name: item.version for item in _LIST}
 
 UPCASTERS: dict[tuple[str, int], Upcaster] = {}
-"""(type, version) -> a pure function that returns the payload as the next version has it, given a copy."""
+"""(type, version) -> a pure function that returns the payload as the next version has it, given a copy; a large string
+in it may be the reference of the artifact that it became."""
 
 
 def status(type: str, version: int = 1) -> str:
@@ -159,11 +160,64 @@ def upcast(
             raise InvalidType(message)
         try:
             payload = {**step(dict(payload)), "v": version + 1}
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as cause:
+        except Exception as cause:  # whatever it raises, the event is kept and shown, and not understood
             message = f"{type} version {version} cannot be read: {cause!r}"
             raise InvalidPayload(message) from cause
         version += 1
     return payload
+
+
+def understood(type: str, payload: object) -> dict[str, Any] | None:
+    """Return what an event holds as today's version has it; None when that is not understood: see `why_not`.
+
+    The one way to read a stored payload, for the state, histories, tool calls, contexts and lists alike; what is shown
+    to people and handed to applications is the stored one. A type outside the vocabulary is its owner's: any object.
+
+    >>> understood("turn.started", {"turn": "t1"}), understood("turn.started", {"turn": "t1", "v": 99})
+    ({'turn': 't1'}, None)
+    """
+    if payload.__class__ is not dict:
+        if not isinstance(payload, Mapping):
+            return None
+        payload = dict(payload)
+    fields = cast("dict[str, Any]", payload)
+    current = VERSIONS.get(type, 0)
+    if not current or (current == 1 and "v" not in fields):
+        return fields
+    if version_of(fields) > current:
+        return None
+    try:
+        return dict(upcast(type, fields))
+    except InvalidInput:
+        return None
+
+
+def why_not(type: str, payload: object) -> str:
+    """Return in words why an event is not understood.
+
+    >>> why_not("turn.started", {"turn": "t1", "v": 99})
+    'turn.started version 99 was written by a newer turnlog'
+    """
+    if not isinstance(payload, Mapping):
+        return f"the payload of {type} is no JSON object"
+    version = version_of(payload)
+    if version > VERSIONS.get(type, version):
+        return f"{type} version {version} was written by a newer turnlog"
+    try:
+        upcast(type, payload)
+    except InvalidInput as error:
+        return error.message
+    return f"{type} is understood"
+
+
+def stamped(type: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """Return a payload that is about to be written, with the version that it is of.
+
+    >>> stamped("turn.started", {"turn": "t1"})
+    {'turn': 't1'}
+    """
+    version = VERSIONS.get(type, 1)
+    return payload if version == 1 or "v" in payload else {**payload, "v": version}
 
 
 def read(type: str, payload: Mapping[str, Any]) -> Reading:
@@ -199,10 +253,7 @@ def make(type: str, /, **fields: Any) -> dict[str, Any]:
     >>> make("session.renamed", title="Flaky test", colour="red")
     {'title': 'Flaky test', 'colour': 'red'}
     """
-    payload = {key: value for key, value in fields.items() if value is not None}
-    version = VERSIONS.get(type, 1)
-    if version > 1:
-        payload["v"] = version
+    payload = stamped(type, {key: value for key, value in fields.items() if value is not None})
     read(type, payload)
     return payload
 

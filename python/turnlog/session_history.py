@@ -11,6 +11,7 @@ import threading
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from turnlog.history.history import History
+    from turnlog.log.appender import Appender
     from turnlog.model.live import Live
     from turnlog.resume.recovered import Recovery
     from turnlog.session import Session
@@ -33,6 +34,7 @@ class SessionHistory:
 
     _store: Store
     _live: Live | None = None
+    _appender: Appender | None
 
     def _kept(self) -> Live | None:
         """Return the state keeper if there is one; unlike `_keeper`, this makes none (for the shutdown).
@@ -48,6 +50,14 @@ class SessionHistory:
         from turnlog.errors import TurnlogError
 
         if self._live is not None and not isinstance(error, TurnlogError):
+            self._live.doubt()
+
+    def _stop_writing(self) -> None:
+        """Release the lock, and stay open for reading."""
+        appender, self._appender = self._appender, None
+        if appender is not None:
+            appender.close()
+        if self._live is not None:
             self._live.doubt()
 
     def _keep_state(self) -> None:

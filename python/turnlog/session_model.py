@@ -115,6 +115,7 @@ class SessionModel(SessionHistory):
         """
         from turnlog import events
 
+        payload = events.stamped(type, payload)
         if events.status(type, events.version_of(payload)) == events.KNOWN:
             events.read(type, payload)
         live = self._keeper()

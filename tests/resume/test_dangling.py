@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
 from tests.histories import histories, stored
 from tests.turns import CREATED, STANDINGS, TURN
@@ -43,9 +44,12 @@ def test_every_state_of_a_call_is_in_exactly_one_class(state: str, effect: str) 
     assert (found == dangling.FINISHED) == (state in FINAL_CALL_STATES)
     assert (found == dangling.UNKNOWN) == (state in {"started", "outcome_unknown"})
     if found == dangling.UNKNOWN:
-        assert dangling.may_run_again(call) == (effect != "external")
-    else:
-        assert dangling.may_run_again(call) == (found == dangling.NOT_STARTED)
+        assert dangling.class_of(call) == (dangling.UNKNOWN if effect == "external" else dangling.RETRYABLE)
+    elif found == dangling.NOT_STARTED:
+        assert dangling.class_of(call) == dangling.WAITING  # its proposal is lost
+        proposed = dangling.RETRYABLE if state != "approval_requested" else dangling.WAITING
+        assert dangling.class_of(replace(call, ordinal=3, proposed_ordinal=3)) == proposed
+        assert dangling.class_of(replace(call, ordinal=3, proposed_ordinal=3), newest=4) == dangling.WAITING
 
 
 @pytest.mark.parametrize("events", range(len(TURN) + 1))
@@ -83,7 +87,7 @@ def test_an_imported_call_without_an_outcome_is_unknown() -> None:
     (call,) = dangling.unstarted(state)
     sources = {call.key: place}
     assert dangling.standing(call, sources) == dangling.UNKNOWN
-    assert not dangling.may_run_again(call, sources)
+    assert dangling.class_of(call, sources) == dangling.UNKNOWN
     assert repaired(state, sources) == ["tool.outcome_unknown"]
     assert dangling.repairs(state, sources) == []
 

@@ -138,6 +138,16 @@ class AsyncRecovery(Facade[Recovery]):
         return self._wrapped(self.sync.unknown)
 
     @property
+    def waiting(self) -> list[AsyncDanglingCall]:
+        """For somebody's decision, mostly an approval that was asked for."""
+        return self._wrapped(self.sync.waiting)
+
+    @property
+    def not_understood(self) -> list[dict[str, Any]]:
+        """Events of a newer version, by type: what they may end is left open."""
+        return self.sync.not_understood
+
+    @property
     def interrupted(self) -> Turn | None:
         """The newest turn, when its process died in it."""
         return self.sync.interrupted

@@ -44,7 +44,8 @@ OBJECTS: dict[str, dict[str, Any]] = {
         "writable": "boolean",
         "interrupted": "any",
         "repaired": "[object]",
-        **{name: [_CALL] for name in ("reused", "retryable", "unknown")},
+        **{name: [_CALL] for name in ("reused", "retryable", "unknown", "waiting")},
+        "not_understood": [{"event": "string", "version": "integer", "count": "integer"}],
         "damaged": "[[integer]]",
         "snapshot_ordinal": "integer",
         "events": "integer",
@@ -163,10 +164,11 @@ def _summary(session: Session, state: State, recovery: Recovery) -> str:
     """Return what it was about: the last summary of its history, else what was asked last."""
     at = state.context.compacted_ordinal
     if at:
+        from turnlog.events import understood
         from turnlog.history.content import parts_of, text_of
 
         for event in session.events(after=at - 1, before=at + 1, on_damage="skip"):
-            text = text_of(parts_of(session.payload(event).get("summary")))
+            text = text_of(parts_of((understood(event.type, session.payload(event)) or {}).get("summary")))
             if text:
                 return " ".join(text.split())[:_SUMMARY_COLUMNS]
     newest = recovery.interrupted or next(reversed(state.recent_turns.values()), None)
@@ -175,7 +177,7 @@ def _summary(session: Session, state: State, recovery: Recovery) -> str:
 
 def _show(out: Output, card: dict[str, Any], recovery: Recovery) -> None:
     tokens = {"input": card["tokens_input"], "output": card["tokens_output"]}
-    turn = recovery.interrupted
+    turn, newer = recovery.interrupted, recovery.not_understood
     facts = {
         "session": recovery.session,
         "title": card["title"],
@@ -187,6 +189,7 @@ def _show(out: Output, card: dict[str, Any], recovery: Recovery) -> None:
         "messages": count(card["messages"], "message"),
         "tokens": ", ".join(f"{count(number)} {name}" for name, number in tokens.items() if number),
         "cut off": "" if turn is None else f"turn {turn.id}: its process ended in it",
+        "newer": ", ".join(f"{one['count']} {one['event']} (version {one['version']})" for one in newer),
         "damaged": ", ".join(f"events {first} to {last}" for first, last in recovery.damaged),
     }
     for name, value in facts.items():
@@ -194,6 +197,7 @@ def _show(out: Output, card: dict[str, Any], recovery: Recovery) -> None:
             out.line(f"{out.paint(f'{name:<8}', 'dim')}  {escape(value)}")
     _calls(out, "finished, reused", recovery.reused, None)
     _calls(out, "may be run", recovery.retryable, "green")
+    _calls(out, "waiting for a decision: approve, deny or cancel", recovery.waiting, "yellow")
     _calls(
         out, "outcome unknown: find out, then settle it as completed, failed or not-executed", recovery.unknown, "red"
     )

@@ -1,7 +1,8 @@
 """Reading a context back: which messages a step was sent, from references to earlier events (EVENTS.md, Contexts).
 
 Owns: the parts of a stored context and what each stands for. Invariants: a part refers to earlier events only, so
-reading ends; a context that cannot be read exactly is Damaged, never shorter. Must not know: files, sessions; events
+reading ends; a context that cannot be read exactly is Damaged (NewerFormat if a newer version wrote it), never shorter;
+a path into another event is one into its stored payload, whatever its version. Must not know: files, sessions; events
 come in by `read`, artifacts by `fetch`.
 """
 
@@ -10,7 +11,8 @@ from __future__ import annotations
 from copy import deepcopy
 
 from turnlog.artifacts.offload import resolve
-from turnlog.errors import Damaged, NotFound
+from turnlog.errors import Damaged, NewerFormat, NotFound
+from turnlog.events import understood, why_not
 from turnlog.reference import Reference
 
 TYPE_CHECKING = False
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 _WINDOW = 256  # on both sides: bases are followed back, messages are read forward
 _HANDLES_MAX = 16_384
+_STEP = "step.started"  # the type that has a context
 CONTEXT = "context"  # the member of a payload that holds a context
 
 
@@ -34,7 +37,7 @@ def decode_context(ordinal: int, read: ReadEvent, fetch: Fetch) -> list[Any]:
     """Return exactly the messages that the step event `ordinal` was sent.
 
     `read` gives the stored payload of an event, `fetch` the content of an artifact (`ArtifactStore.read`); what they
-    raise comes through. Raises Damaged when the stored context makes no sense.
+    raise comes through. Raises Damaged when the stored context makes no sense, NewerFormat.
 
     >>> events = {1: {"context": {"base": None, "kept": 0, "added": [{"role": "user"}], "count": 1}}}
     >>> events[2] = {"context": {"base": 1, "kept": 1, "added": [{"role": "assistant"}], "count": 2}}
@@ -154,7 +157,12 @@ class ContextReader:
         return messages
 
     def _context(self, ordinal: int) -> Mapping[str, Any]:
-        stored = self._payload(ordinal).get(CONTEXT)
+        payload = self._payload(ordinal)
+        fields = understood(_STEP, payload)
+        if fields is None:
+            message = f"the context of event {ordinal} cannot be read: {why_not(_STEP, payload)}"
+            raise NewerFormat(message, ordinal=ordinal)
+        stored = fields.get(CONTEXT)
         if not isinstance(stored, dict) or not isinstance(stored.get("added"), list):
             raise _damaged(ordinal, "the event holds none")
         return stored

@@ -9,10 +9,10 @@ stands where providers want it. Must not know: what any provider's messages look
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from turnlog.history.content import CALL, Part, parts_of
+from turnlog.history.extent import fields_of
 from turnlog.history.rounds import (
     ANSWERED,
     ASSISTANT,
@@ -29,6 +29,8 @@ from turnlog.history.rounds import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
     from turnlog.history.extent import Extent, Source
 
 
@@ -93,8 +95,8 @@ class _Walk:
     def items(self) -> Iterator[Item]:
         for event in self._extent.replay(self._source, TYPES):
             self._ordinal = event.ordinal
-            payload = self._payload(event)
-            if isinstance(payload, Mapping) and not (payload.get("sidechain") and not self._extent.sidechain):
+            payload = fields_of(event, self._payload(event))
+            if payload is not None and not (payload.get("sidechain") and not self._extent.sidechain):
                 yield from HANDLERS[event.type](self, event.type, payload)
         yield from self._flush_all()
 
@@ -116,8 +118,8 @@ class _Walk:
     def _queued(self, input_id: str) -> object:
         """Return the content of waiting input, None when the log does not hold it."""
         for event in self._source.events(before=self._ordinal, types=_QUEUED, reverse=True):
-            payload = self._payload(event)
-            if isinstance(payload, Mapping) and payload.get("input_id") == input_id:
+            payload = fields_of(event, self._payload(event))
+            if payload is not None and payload.get("input_id") == input_id:
                 return payload.get("content")
         return None
 
@@ -249,15 +251,15 @@ class _Walk:
             call.status = UNKNOWN if known.standing == "unknown" or call.observed else NOT_RUN
             return
         for event in self._extent.replay(self._source, _CALL_TYPES, after=self._ordinal):
-            payload = event.payload
-            if not isinstance(payload, Mapping) or payload.get("call_id") != call.call_id:
+            payload = fields_of(event, event.payload)
+            if payload is None or payload.get("call_id") != call.call_id:
                 continue
             turn = _text(payload, "turn")
             if turn not in ("", call.key[0]) and not _observed(payload):
                 continue
             if event.type == "tool.proposed":
                 return
-            call.take(event.type, self._payload(event))
+            call.take(event.type, fields_of(event, self._payload(event)) or {})
             if call.status == ANSWERED:
                 return
 

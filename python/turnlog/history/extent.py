@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from turnlog.errors import HistoryInvalid
+from turnlog.events import understood, why_not
 
 if TYPE_CHECKING:
     from turnlog.state.state import State
@@ -113,6 +114,20 @@ def extent_of(source: Source, state: State | None = None) -> Extent:
     return extent
 
 
+def fields_of(event: Event, payload: object) -> Mapping[str, Any] | None:
+    """Return what an event holds as today's version has it, None when that is no object.
+
+    Raises HistoryInvalid for an event that this version does not understand: a history without it would be another one.
+    """
+    if not isinstance(payload, Mapping):
+        return None
+    fields = understood(event.type, payload)
+    if fields is None:
+        message = f"event {event.ordinal} is not understood: {why_not(event.type, payload)}"
+        raise HistoryInvalid(message, ordinal=event.ordinal)
+    return fields
+
+
 def _last_compaction(source: Source, state: State) -> Extent | None:
     """Return the extent when the newest compaction alone decides, so that only what is behind it has to be read."""
     at = state.context.compacted_ordinal
@@ -135,8 +150,8 @@ def _walk(source: Source) -> Extent:
     compactions: list[tuple[Event, tuple[int, int]]] = []
     sidechain = False
     for event in source.events(types=_SHAPING):
-        payload = event.payload
-        if not isinstance(payload, Mapping):
+        payload = fields_of(event, event.payload)
+        if payload is None:
             continue
         if event.type == TURN_STARTED:
             turns.append(event.ordinal)

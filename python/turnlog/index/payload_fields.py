@@ -9,9 +9,11 @@ and is needed only where a log is read.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
+
+from turnlog.events import VERSIONS, understood
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,6 +38,7 @@ class Step(msgspec.Struct, frozen=True):
 
     usage: Usage = Usage()
     model: str = ""
+    v: Any = None
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -47,12 +50,14 @@ class Settings(msgspec.Struct, frozen=True):
     tags: Any = None
     tags_removed: Any = None
     parent: Any = None
+    v: Any = None
 
 
 class Message(msgspec.Struct, frozen=True):
     """The part of a message that can become a title."""
 
     content: Any = None
+    v: Any = None
 
 
 class Imported(msgspec.Struct, frozen=True):
@@ -62,6 +67,7 @@ class Imported(msgspec.Struct, frozen=True):
     last_time: datetime | None = None
 
 
+Fields = TypeVar("Fields", Step, Settings, Message)
 _STEP = msgspec.json.Decoder(Step)
 _SETTINGS = msgspec.json.Decoder(Settings)
 _MESSAGE = msgspec.json.Decoder(Message)
@@ -70,10 +76,10 @@ _IMPORTED = msgspec.json.Decoder(Imported)
 
 def read_step(event: Event) -> Step:
     """Return usage and model. Raises Damaged or StorageError when the payload's bytes cannot be read."""
-    try:
-        return _STEP.decode(event.raw)
-    except msgspec.DecodeError:
-        given = _any_object(event)
+    read = _typed(_STEP, event)
+    if read is not None:
+        return read
+    given = _any_object(event)
     usage, model = given.get("usage"), given.get("model")
     counts = usage if isinstance(usage, dict) else {}
     return Step(
@@ -83,18 +89,12 @@ def read_step(event: Event) -> Step:
 
 def read_settings(event: Event) -> Settings:
     """Return the settings, None for each one that is absent. Raises as `read_step`."""
-    try:
-        return _SETTINGS.decode(event.raw)
-    except msgspec.DecodeError:
-        return Settings(**_known(_any_object(event), Settings.__struct_fields__))
+    return _typed(_SETTINGS, event) or Settings(**_known(_any_object(event), Settings.__struct_fields__))
 
 
 def read_message(event: Event) -> Message:
     """Return the content, None when absent. Raises as `read_step`."""
-    try:
-        return _MESSAGE.decode(event.raw)
-    except msgspec.DecodeError:
-        return Message(**_known(_any_object(event), Message.__struct_fields__))
+    return _typed(_MESSAGE, event) or Message(**_known(_any_object(event), Message.__struct_fields__))
 
 
 def read_times(event: Event) -> tuple[int, int]:
@@ -109,10 +109,20 @@ def read_times(event: Event) -> tuple[int, int]:
     return _micros(given.first_time), _micros(given.last_time)
 
 
+def _typed(decoder: msgspec.json.Decoder[Fields], event: Event) -> Fields | None:
+    """Return the fields if the payload is of the types' first version, which today's is, and of the usual shape."""
+    if VERSIONS.get(event.type, 1) > 1:
+        return None
+    try:
+        found = decoder.decode(event.raw)
+    except msgspec.DecodeError:
+        return None
+    return found if found.v is None else None
+
+
 def _any_object(event: Event) -> Mapping[str, Any]:
-    """Return the payload decoded as a whole if it is an object, else an empty one."""
-    payload = None if event.is_raw else event.payload
-    return payload if isinstance(payload, dict) else {}
+    """Return the payload as a whole, as today's version has it; an empty one if it is no object or not understood."""
+    return understood(event.type, None if event.is_raw else event.payload) or {}
 
 
 def _known(given: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:

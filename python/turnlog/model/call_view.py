@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from turnlog.errors import InvalidTransition
 from turnlog.model.calls import find_record, key_of, read_outcome, save
+from turnlog.state.records import PREVIEW_CHARACTERS_MAX
 from turnlog.state.transitions import FINAL_CALL_STATES
 
 if TYPE_CHECKING:
@@ -62,8 +63,12 @@ class CallView:
 
     @property
     def name(self) -> str:
-        """The tool."""
-        return self.record.name
+        """The tool; empty when the proposal was lost."""
+        record = self.record
+        if len(record.name) < PREVIEW_CHARACTERS_MAX:
+            return record.name
+        name = self._proposal().get("name")  # the state keeps its beginning
+        return name if isinstance(name, str) else record.name
 
     @property
     def effect(self) -> str:
@@ -77,11 +82,14 @@ class CallView:
 
     @property
     def arguments(self) -> Any:
-        """The arguments of the proposal."""
-        if self._given is None and self.record.proposed_ordinal:
-            event = self._live.session.event(self.record.proposed_ordinal)
-            self._given = self._live.payload(event).get("arguments")
+        """The arguments of the proposal; None when it was lost."""
+        if self._given is None:
+            self._given = self._proposal().get("arguments")
         return self._given
+
+    def _proposal(self) -> dict[str, Any]:
+        ordinal = self.record.proposed_ordinal
+        return (self._live.fields(self._live.session.event(ordinal)) or {}) if ordinal else {}
 
     @property
     def is_running(self) -> bool:

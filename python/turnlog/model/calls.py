@@ -13,13 +13,24 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
+from msgspec.structs import replace
+
 from turnlog import _core
 from turnlog.decoding import decode
 from turnlog.errors import InvalidInput, InvalidTransition, PayloadTooLarge, ToolFailed, TurnlogError
+from turnlog.events import understood
 from turnlog.ids import derive_id, format_id
 from turnlog.reference import Reference
-from turnlog.state.records import Call
-from turnlog.state.transitions import CALL_TARGETS, COMPLETED, FINAL_CALL_STATES, NOT_EXECUTED, RESOLVED
+from turnlog.state.records import PREVIEW_CHARACTERS_MAX, Call
+from turnlog.state.transitions import (
+    CALL_TARGETS,
+    COMPLETED,
+    EFFECTS,
+    EXTERNAL,
+    FINAL_CALL_STATES,
+    NOT_EXECUTED,
+    RESOLVED,
+)
 
 if TYPE_CHECKING:
     from turnlog._core import Event
@@ -139,21 +150,36 @@ def find_record(live: Live, key: Key) -> Call | None:
     turn = state.turn if state.turn is not None and state.turn.id == key[0] else state.recent_turns.get(key[0])
     if turn is not None and turn is state.turn and turn.ordinal > (live.known_from or 0):
         ordinal = live.finished.get(key)
-        return None if ordinal is None else _ended(key, live.session.event(ordinal))
+        return None if ordinal is None else _ended(live, key, live.session.event(ordinal))
     after = 0 if turn is None else turn.ordinal
     found = live.session.events(after=after, types=_ENDS)
-    ends = [event for event in found if _is_about(event.payload, key)]
-    return _ended(key, ends[-1]) if ends else None
+    ends = [event for event in found if _is_about(understood(event.type, event.payload), key)]
+    return _ended(live, key, ends[-1]) if ends else None
 
 
-def _is_about(payload: Any, key: Key) -> bool:
-    return isinstance(payload, dict) and (payload.get("turn"), payload.get("call_id")) == key
+def _is_about(fields: dict[str, Any] | None, key: Key) -> bool:
+    return fields is not None and (fields.get("turn"), fields.get("call_id")) == key
 
 
-def _ended(key: Key, event: Event) -> Call | None:
-    if event.type == "tool.resolved" and event.payload.get("outcome") == NOT_EXECUTED:
+def _ended(live: Live, key: Key, event: Event) -> Call | None:
+    """Return a finished call that the state has let go of, by its outcome and its proposal."""
+    fields = understood(event.type, event.payload) or {}
+    if event.type == "tool.resolved" and fields.get("outcome") == NOT_EXECUTED:
         return None
-    return Call(*key, "", CALL_TARGETS[event.type], ordinal=event.ordinal, outcome_ordinal=event.ordinal)
+    call = Call(*key, "", CALL_TARGETS[event.type], ordinal=event.ordinal, outcome_ordinal=event.ordinal)
+    before = live.session.events(before=event.ordinal, types=["tool.proposed"], reverse=True, on_damage="skip")
+    for proposed in before:  # it lies close
+        given = understood(proposed.type, proposed.payload)
+        if given is not None and _is_about(given, key):
+            effect = given.get("effect")
+            return replace(
+                call,
+                name=str(given.get("name") or "")[:PREVIEW_CHARACTERS_MAX],
+                effect=effect if isinstance(effect, str) and effect in EFFECTS else EXTERNAL,
+                by_provider=given.get("by") == "provider",
+                proposed_ordinal=proposed.ordinal,
+            )
+    return call
 
 
 def read_outcome(live: Live, call: Call, entry: CallEntry) -> Outcome | None:
@@ -161,8 +187,8 @@ def read_outcome(live: Live, call: Call, entry: CallEntry) -> Outcome | None:
     known = entry.outcome()
     if known is not None:
         return known
-    payload = live.payload(live.session.event(call.outcome_ordinal))
-    if call.state in {"denied", "cancelled"} or not isinstance(payload, dict):
+    payload = live.fields(live.session.event(call.outcome_ordinal))
+    if call.state in {"denied", "cancelled"} or payload is None:
         return None
     completed = (payload.get("outcome") if call.state == RESOLVED else call.state) == COMPLETED
     content, reference = payload.get("content"), payload.get("artifact")

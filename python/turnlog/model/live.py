@@ -122,6 +122,10 @@ class Live:
         stored = event.payload
         return stored if event.is_raw else resolve(stored, self.artifacts.read)
 
+    def fields(self, event: Event) -> dict[str, Any] | None:
+        """Return the same as today's version has it; None when this version does not understand it."""
+        return events.understood(event.type, self.payload(event))
+
     def contexts(self) -> ContextTracker:
         """Return what is known of the contexts that steps were sent; the caller holds `order`."""
         if self._contexts is None:
@@ -149,6 +153,7 @@ class Live:
         self.ready()
         if self.closed and type in _NEW_WORK:
             raise Closed(f"{type}: the session is closing", session=self.session.id)
+        payload = events.stamped(type, payload)
         if checked:
             self.check(type, payload)
         known = events.TYPES.get(type)
@@ -158,7 +163,7 @@ class Live:
     def record_group(self, items: list[tuple[str, dict[str, Any]]]) -> list[Receipt]:
         """Append several events durably and together or not at all; the caller has checked that they are legal."""
         self.ready()
-        stored = [(type, self.stored_form(payload)) for type, payload in items]
+        stored = [(type, self.stored_form(events.stamped(type, payload))) for type, payload in items]
         return self.session.append_many(stored, atomic=len(items) > 1)
 
     def doubt(self) -> None:
@@ -241,8 +246,9 @@ class Live:
             self.finished.clear()
 
     def _note(self, type: str, payload: object, ordinal: int) -> None:
-        if isinstance(payload, dict) and not (type == "tool.resolved" and payload.get("outcome") == NOT_EXECUTED):
-            self.finished.setdefault((str(payload.get("turn")), str(payload.get("call_id"))), ordinal)
+        fields = events.understood(type, payload)
+        if fields is not None and not (type == "tool.resolved" and fields.get("outcome") == NOT_EXECUTED):
+            self.finished.setdefault((str(fields.get("turn")), str(fields.get("call_id"))), ordinal)
 
     def _settle(self, ordinal: int) -> None:
         """Reduce up to `ordinal`: wait for the threads of earlier events, or read what they never handed over."""

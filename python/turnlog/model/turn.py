@@ -165,7 +165,8 @@ class Turn:
             live.ready()
             self._require_running("turn.input_consumed")
             waiting = list(live.current().queued.values())
-            found = [live.payload(live.session.event(item.ordinal)).get("content") for item in waiting]
+            read = [live.fields(live.session.event(item.ordinal)) or {} for item in waiting]
+            found = [fields.get("content") for fields in read]
             if waiting:
                 live.record_group([("turn.input_consumed", {"turn": self.id, "input_id": i.id}) for i in waiting])
         return found

@@ -1,8 +1,10 @@
 """What a dead process left open, and the events that put it right.
 
-Owns: the three classes of a tool call after a crash, the repair of a turn, a step and of calls. Invariants: pure; a
-call is finished, not started or unknown, and nothing else; a repair is an event that is legal in the state; in the
-state that the repairs lead to there is nothing left to repair. Must not know: logs, how an event is appended.
+Owns: the three classes of a tool call after a crash, who may run an open one, the repair of turn, step and calls.
+Invariants: pure; a call is finished, not started or unknown, and nothing else; a repair is an event that is legal in
+the state; in the state that the repairs lead to there is nothing left to repair; what was open when an event came that
+is not understood (`newest`, its ordinal) is left alone, because that event may have ended it. Must not know: logs, how
+an event is appended.
 
 >>> from turnlog.state.state import State
 >>> repairs(State("s"))
@@ -14,13 +16,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from turnlog.state.transitions import EXTERNAL, INTERRUPTED, OUTCOME_UNKNOWN, STARTED
+from turnlog.state.transitions import APPROVAL_REQUESTED, EXTERNAL, INTERRUPTED, OUTCOME_UNKNOWN, STARTED
 
 if TYPE_CHECKING:
     from turnlog.state.records import Call, Turn
     from turnlog.state.state import State
 
 FINISHED, NOT_STARTED, UNKNOWN = "finished", "not_started", "unknown"
+RETRYABLE, WAITING = "retryable", "waiting"
 BY = "resume"
 
 Key = tuple[str, str]
@@ -41,17 +44,21 @@ def standing(call: Call, sources: Sources | None = None) -> str:
     return UNKNOWN if sources and call.key in sources and call.standing == NOT_STARTED else call.standing
 
 
-def may_run_again(call: Call, sources: Sources | None = None) -> bool:
-    """Tell whether a policy may run an open call without asking: it never began, or its effect can be repeated.
+def class_of(call: Call, sources: Sources | None = None, newest: int = 0) -> str:
+    """Return what may become of an open call: `retryable` if a policy may run it without asking, since it never began
+    or its effect can be repeated; `unknown` if it must be found out how it ended; `waiting` if somebody has to decide
+    first: approval was asked for, its proposal is lost, or what came after it is not understood.
 
     >>> from turnlog.state.records import Call
-    >>> may_run_again(Call("t1", "c1", "bash", "started", "external"))
-    False
-    >>> may_run_again(Call("t1", "c1", "bash", "started", "idempotent"))
-    True
+    >>> class_of(Call("t1", "c1", "bash", "started", "external")), class_of(Call("t1", "c1", "bash", "started", "none"))
+    ('unknown', 'retryable')
+    >>> class_of(Call("t1", "c1", "bash", "approval_requested", proposed_ordinal=3))
+    'waiting'
     """
-    found = standing(call, sources)
-    return found == NOT_STARTED or (found == UNKNOWN and call.effect != EXTERNAL)
+    if standing(call, sources) == UNKNOWN:
+        return UNKNOWN if call.effect == EXTERNAL else RETRYABLE
+    waits = call.state == APPROVAL_REQUESTED or not call.proposed_ordinal or call.ordinal < newest
+    return WAITING if waits else RETRYABLE
 
 
 def unstarted(state: State) -> Iterable[Call]:
@@ -59,7 +66,18 @@ def unstarted(state: State) -> Iterable[Call]:
     return [call for call in state.open_calls.values() if call.standing == NOT_STARTED and not call.by_provider]
 
 
-def repairs(state: State, sources: Sources | None = None) -> list[Repair]:
+def opened(state: State) -> list[int]:
+    """Return the ordinals at which what is open came to stand as it does.
+
+    >>> from turnlog.state.state import State
+    >>> opened(State("s"))
+    []
+    """
+    records = [record for record in (state.turn, state.step) if record is not None]
+    return [record.ordinal for record in (*records, *state.open_calls.values())]
+
+
+def repairs(state: State, sources: Sources | None = None, newest: int = 0) -> list[Repair]:
     """Return the events that a resume appends, in order, as one atomic group; none when nothing was left open.
 
     >>> from turnlog.state.records import Call
@@ -69,12 +87,14 @@ def repairs(state: State, sources: Sources | None = None) -> list[Repair]:
     >>> [type for type, _ in repairs(state)]
     ['tool.outcome_unknown']
     """
-    found = [repair for call in state.open_calls.values() if (repair := _of_call(call, sources or {})) is not None]
+    newest = newest or -1  # a state that was folded from no log has no ordinals
+    calls = [call for call in state.open_calls.values() if call.ordinal > newest]
+    found = [repair for call in calls if (repair := _of_call(call, sources or {})) is not None]
     step, turn = state.step, state.turn
-    if step is not None and (turn is None or step.turn != turn.id):  # one of the running turn ends with it
+    if step is not None and step.ordinal > newest and (turn is None or step.turn != turn.id):  # else it ends with it
         reason = "its process ended before the response was recorded"
         found.append(("step.failed", {"turn": step.turn, "step": step.id, "error": reason, "by": BY}))
-    if turn is not None:
+    if turn is not None and turn.ordinal > newest:
         found.append(("turn.interrupted", {"turn": turn.id, "reason": "its process ended", "by": BY}))
     return found
 
@@ -90,6 +110,8 @@ def _of_call(call: Call, sources: Sources) -> Repair | None:
     if call.key in sources and call.standing == NOT_STARTED:
         reason = "proposed in an imported history that does not record starts, and no outcome"
         return "tool.outcome_unknown", {**named, "reason": reason, "source": sources[call.key]}
+    if not call.proposed_ordinal and call.standing == NOT_STARTED:
+        return "tool.cancelled", {**named, "reason": "its proposal is lost: nothing says what was to run"}
     return None
 
 

@@ -1,7 +1,8 @@
 """What a resume found and did: `session.recovery`.
 
 Owns: the report's parts and its JSON form. Invariant: all that a resume decided or changed is in it; an open call is in
-`retryable` or in `unknown`, never in both. Must not know: how any of it was found.
+exactly one of `retryable`, `unknown` and `waiting`, and what is in `retryable` can be run as it stands. Must not know:
+how any of it was found.
 """
 
 from __future__ import annotations
@@ -113,7 +114,9 @@ class Recovery:
         self.reused: list[DanglingCall] = []  # finished in the interrupted turn: their outcomes are in the log
         self.retryable: list[DanglingCall] = []  # never started, or repeatable: a policy may run them
         self.unknown: list[DanglingCall] = []  # started, no outcome, not repeatable: ask, never run blindly
+        self.waiting: list[DanglingCall] = []  # for somebody's decision, mostly an approval that was asked for
         self.interrupted: Turn | None = None  # the newest turn, when its process died in it
+        self.not_understood: list[dict[str, Any]] = []  # of a newer version, by type: what they may end is left open
         self.repaired: list[dict[str, Any]] = []  # what was put right: the torn tail, and the events appended
         self.damaged: list[tuple[int, int]] = []  # inclusive ranges of ordinals that cannot be read
         self.accepts_damage = False  # go on where events are lost, without an error
@@ -125,7 +128,8 @@ class Recovery:
     @property
     def clean(self) -> bool:
         """Whether the session had ended in order: nothing to repair, nothing open, nothing lost."""
-        return not (self.repaired or self.retryable or self.unknown or self.damaged or self.interrupted)
+        left = self.retryable or self.unknown or self.waiting or self.interrupted
+        return not (left or self.repaired or self.damaged or self.not_understood)
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as a JSON object.
@@ -145,6 +149,8 @@ class Recovery:
             "reused": [call.as_json() for call in self.reused],
             "retryable": [call.as_json() for call in self.retryable],
             "unknown": [call.as_json() for call in self.unknown],
+            "waiting": [call.as_json() for call in self.waiting],
+            "not_understood": self.not_understood,
             "interrupted": None if turn is None else {"turn": turn.id, "input": turn.input, "ordinal": turn.ordinal},
             "repaired": self.repaired,
             "damaged": [list(part) for part in self.damaged],
@@ -156,5 +162,5 @@ class Recovery:
 
     def __repr__(self) -> str:
         """Count what was found."""
-        counts = (("reused", self.reused), ("retryable", self.retryable), ("unknown", self.unknown))
-        return f"<Recovery {' '.join(f'{name}={len(found)}' for name, found in counts)} repaired={len(self.repaired)}>"
+        names = ("reused", "retryable", "unknown", "waiting", "repaired")
+        return f"<Recovery {' '.join(f'{name}={len(getattr(self, name))}' for name in names)}>"

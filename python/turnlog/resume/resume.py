@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from turnlog import events
 from turnlog.errors import Damaged, IndexUnavailable, Locked
 from turnlog.log.log import Window
 from turnlog.resume import dangling
 from turnlog.resume.recovered import DanglingCall, Recovery
 from turnlog.resume.snapshots import frozen, state_after
 from turnlog.state.fold import fold_batches
-from turnlog.state.reduce import reduce
+from turnlog.state.reduce import RULES, reduce
 from turnlog.state.state import SNAPSHOT_SCHEMA, State
 
 if TYPE_CHECKING:
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
     Hook = Callable[[Recovery], Any]
     Verifier = Callable[[str], Any]
 
+_ENDING = frozenset({"turn", "step", "tool"})
+"""The families whose events end what can be open."""
+
+_OTHERS = "(other)"  # in `State.unknown`: names beyond those that it counts apart
+
 
 def resume(
     store: Store,
@@ -40,6 +46,7 @@ def resume(
     accept_damage: bool = False,
 ) -> Session:
     """Return the session, open for writing, its state folded and repaired; see `Store.resume`."""
+    was_open = store._opened(store.resolve(id)) is not None
     session = store.session(id)
     if session._written_head() is not None:
         message = "the session is open for writing in this process already; close it before it is resumed"
@@ -56,7 +63,10 @@ def resume(
         for hook in hooks:
             hook(work.recovery)
     except BaseException:
-        session.close()  # whoever could not resume it must not keep its lock
+        if was_open:  # somebody reads from it
+            session._stop_writing()
+        else:
+            session.close()  # whoever could not resume it must not keep its lock
         raise
     return session
 
@@ -88,6 +98,7 @@ class Resume:
         self.state = State(session.id)
         self.recovery.accepts_damage = self._accept_damage = accept_damage
         self._sources: dict[dangling.Key, Any] = {}
+        self._newest = 0  # of the events that are not understood and may have ended what is open
 
     def open(self) -> None:
         """Take the lock and recover the log. Raises Locked, ReadOnly (damage), NewerFormat, NoSpace, StorageError."""
@@ -159,18 +170,39 @@ class Resume:
             payload = self._proposal(call.proposed_ordinal)
             if payload.get("source") is not None:
                 self._sources[call.key] = payload["source"]
-        return dangling.repairs(self.state, self._sources)
+        self._newest = self._newest_not_understood()
+        planned = dangling.repairs(self.state, self._sources, self._newest)
+        return [(type, events.stamped(type, payload)) for type, payload in planned]
 
-    def _proposal(self, ordinal: int) -> Any:
-        """Return the payload of a call's proposal; empty when it was lost."""
+    def _proposal(self, ordinal: int) -> dict[str, Any]:
+        """Return what a call's proposal holds; nothing when it was lost."""
+        if not ordinal:
+            return {}
         found = self.session.events(after=ordinal - 1, before=ordinal + 1, on_damage="skip")
-        payload = next((event.payload for event in found if not event.is_raw), None)
-        return payload if isinstance(payload, dict) else {}
+        return next((events.understood(event.type, event.payload) or {} for event in found), {})
+
+    def _newest_not_understood(self) -> int:
+        """Return the ordinal of the newest event that may have ended what is open, as far as this version can tell."""
+        opened, unknown = dangling.opened(self.state), self.state.unknown
+        names = {name.partition("@")[0] for name in unknown}
+        types = {name for name in names if name.partition(".")[0] in _ENDING}
+        if not opened or not (types or _OTHERS in names):
+            return 0
+        wanted = None if _OTHERS in names else types
+        behind = self.session.events(after=min(opened), types=wanted, reverse=True, on_damage="skip")
+        for event in behind:
+            is_of_family = event.type.partition(".")[0] in _ENDING
+            if is_of_family and (event.type not in RULES or events.understood(event.type, event.payload) is None):
+                return event.ordinal
+        return 0
 
     def ask(self, verifier: Verifier) -> None:
-        """Let the verifier settle what is unknown and may not simply be repeated."""
-        for call in list(self.state.open_calls.values()):
-            if not dangling.may_run_again(call, self._sources):
+        """Let the verifier settle what is unknown and may not simply be repeated; nothing where nothing can be written,
+        or what came after the call is not understood.
+        """
+        for call in list(self.state.open_calls.values()) if self.recovery.writable else ():
+            is_unknown = dangling.class_of(call, self._sources) == dangling.UNKNOWN
+            if is_unknown and call.standing == dangling.UNKNOWN and call.ordinal > self._newest:
                 self.session.call(*call.key).resolve(verifier)
 
     def report_calls(self) -> None:
@@ -180,10 +212,17 @@ class Resume:
         recovery.interrupted = dangling.interrupted_turn(state)
         finished = dangling.finished_calls(state, recovery.interrupted)
         recovery.reused = [DanglingCall(call, dangling.FINISHED, self.session.call) for call in finished]
-        recovery.retryable, recovery.unknown = [], []
+        recovery.not_understood = [_not_understood(*one) for one in state.unknown.items()]
+        classes = {dangling.RETRYABLE: recovery.retryable, dangling.WAITING: recovery.waiting}
         for call in state.open_calls.values():
-            place = recovery.retryable if dangling.may_run_again(call, sources) else recovery.unknown
+            place = classes.get(dangling.class_of(call, sources, self._newest), recovery.unknown)
             place.append(DanglingCall(call, dangling.standing(call, sources), self.session.call))
+
+
+def _not_understood(name: str, count: int) -> dict[str, Any]:
+    """Return one kind of events that are not understood as the report names it."""
+    type, _, version = name.partition("@")
+    return {"event": type, "version": int(version) if version else 1, "count": count}
 
 
 def _named(type: str, payload: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypedDict, cast
 import msgspec
 
 from turnlog import events
-from turnlog.errors import InvalidInput, InvalidTransition
+from turnlog.errors import InvalidTransition
 from turnlog.state import reduce_calls, reduce_live, reduce_plans, reduce_session, reduce_turns
 from turnlog.state.reduce_rules import SHARED_FIELDS, Refusal, Rule, count, is_observed, note
 from turnlog.state.state import State
@@ -101,15 +101,13 @@ def reduce(state: State, type: str, ordinal: int, time_us: int, payload: object)
 
 def _current(state: State, type: str, ordinal: int, payload: dict[str, Any]) -> dict[str, Any] | None:
     """Return the payload as the current version has it, None (and a note of it) when that cannot be had."""
-    version = events.version_of(payload)
-    if version > _VERSIONS[type]:
+    current = events.understood(type, payload)
+    if current is None:
+        version = events.version_of(payload)
         count(state.unknown, f"{type}@{version}")
-        return None
-    try:
-        return dict(events.upcast(type, payload))
-    except InvalidInput as error:
-        note(state, ordinal, Refusal("payload_version", error.message))
-        return None
+        if version < _VERSIONS[type]:
+            note(state, ordinal, Refusal("payload_version", events.why_not(type, payload)))
+    return current
 
 
 def _pass_by(state: State, type: str, ordinal: int) -> None:
