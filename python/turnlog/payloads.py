@@ -259,6 +259,7 @@ class FileSnapshot(Payload):
 
     turn: str | None = None
     files: Any = None
+    version: int | None = None
 
 
 class Granted(Payload, kw_only=True):

@@ -303,6 +303,12 @@ class Session(SessionModel, SessionWatching):
 
     def _finish(self) -> None:
         """Do the part of `close` that waits for nobody (for `Store.close`)."""
+        try:
+            self._save_files()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
         self._keep_state()
         with self._guard:
             if self._closed:

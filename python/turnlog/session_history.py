@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from turnlog.history.history import History
     from turnlog.log.appender import Appender
     from turnlog.model.live import Live
+    from turnlog.model.session_files import SessionFiles
     from turnlog.resume.recovered import Recovery
     from turnlog.session import Session
     from turnlog.state.state import State
@@ -34,6 +35,7 @@ class SessionHistory:
 
     _store: Store
     _live: Live | None = None
+    _files: SessionFiles | None = None
     _appender: Appender | None
 
     def _kept(self) -> Live | None:
@@ -97,6 +99,38 @@ class SessionHistory:
                 self._live = Live(cast("Session", self), state)
                 return state
         return self._live.current()
+
+    @property
+    def files(self) -> SessionFiles:
+        """What the agent knows of the files it read and wrote, as far as the log holds it; see `SessionFiles`.
+
+        The first use reads the log's newest snapshot of it. Raises Damaged, StorageError, Closed.
+
+        >>> from turnlog import Store
+        >>> session = Store.ephemeral().create(cwd=".")
+        >>> with open("notes.txt", "w") as file:
+        ...     _ = file.write("one")
+        >>> session.files.mark_read("notes.txt")
+        >>> with open("notes.txt", "w") as file:
+        ...     _ = file.write("two")
+        >>> session.files.has_external_modification("notes.txt")
+        'modified'
+        """
+        if self._files is None:
+            from typing import cast
+
+            from turnlog.model.session_files import SessionFiles
+
+            live = cast("Session", self)._keeper()
+            with CREATING:
+                if self._files is None:
+                    self._files = SessionFiles(live)
+        return self._files
+
+    def _save_files(self) -> None:
+        """Write the file-state cache into the log (for `close`), if the session is being written."""
+        if self._files is not None and self._appender is not None:
+            self._files.save()
 
     def history(self, shape: str = "anthropic") -> History:
         """Return the messages that a model provider accepts, read lazily: every tool call has exactly one result.

@@ -18,6 +18,7 @@ from turnlog.feed.subscribers import Subscriber
 from turnlog.files.files import FileCache
 from turnlog.history.history import History
 from turnlog.memory import MemoryArtifacts
+from turnlog.model.session_files import SessionFiles
 from turnlog.resume.recovered import DanglingCall, Recovery
 from turnlog.shutdown import SignalClose
 from turnlog.state.selectors import Subscription
@@ -32,6 +33,7 @@ PAIRS: dict[type[Any], type[Any]] = {
     Plan: aio.AsyncPlan,
     Recovery: aio.AsyncRecovery,
     Session: aio.AsyncSession,
+    SessionFiles: aio.AsyncSessionFiles,
     SignalClose: aio.AsyncSignalClose,
     Step: aio.AsyncStep,
     Store: aio.AsyncStore,
@@ -60,8 +62,11 @@ PLAIN = {
     "Difference.only_a": "iterated over with `async for`",
     "Difference.only_b": "iterated over with `async for`",
     "FileCache.forget": "the cache is in memory",
+    "SessionFiles.forget": "the cache is in memory",
     "FileCache.recent": "the cache is in memory",
+    "SessionFiles.recent": "the cache is in memory",
     "FileCache.to_snapshot": "the cache is in memory",
+    "SessionFiles.to_snapshot": "the cache is in memory",
     "Recovery.as_json": "the report is in memory",
     "Session.events": "iterated over with `async for`",
     "Session.follow": "iterated over with `async for`",

@@ -19,7 +19,7 @@ is a method here. Must not know: anything else. `import turnlog` does not import
 from turnlog.aio.artifacts import AsyncArtifacts, AsyncStream
 from turnlog.aio.calls import AsyncToolCall
 from turnlog.aio.difference import AsyncDifference, diff
-from turnlog.aio.files import AsyncFileCache
+from turnlog.aio.files import AsyncFileCache, AsyncSessionFiles
 from turnlog.aio.history import AsyncHistory
 from turnlog.aio.plans import AsyncPlan, AsyncTasks
 from turnlog.aio.recovery import AsyncDanglingCall, AsyncRecovery
@@ -40,6 +40,7 @@ __all__ = [
     "AsyncPlan",
     "AsyncRecovery",
     "AsyncSession",
+    "AsyncSessionFiles",
     "AsyncSignalClose",
     "AsyncStep",
     "AsyncStore",

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
+    from turnlog.errors import TurnlogError
     from turnlog.files.file_state import FileState
+    from turnlog.model.session_files import SessionFiles
 
 
 class AsyncFileCache(Facade[FileCache]):
@@ -121,3 +123,32 @@ class AsyncFileCache(Facade[FileCache]):
     def __contains__(self, path: str | os.PathLike[str]) -> bool:
         """Tell whether the file was marked."""
         return path in self.sync
+
+
+class AsyncSessionFiles(AsyncFileCache):
+    """What a session's agent knows of files: `AsyncSession.files`."""
+
+    sync: SessionFiles
+
+    def __init__(self, sync: SessionFiles, threads: Threads) -> None:
+        """Use `AsyncSession.files`."""
+        super().__init__(sync=sync)
+        self._threads = threads
+
+    @property
+    def lost(self) -> TurnlogError | None:
+        """As `SessionFiles.lost`."""
+        return self.sync.lost
+
+    async def save(self) -> bool:
+        """Do as `SessionFiles.save` does.
+
+        >>> import asyncio
+        >>> from turnlog.aio import AsyncStore
+        >>> async def main():
+        ...     async with AsyncStore.ephemeral() as store, await store.create() as session:
+        ...         return await (await session.files()).save()
+        >>> asyncio.run(main())
+        False
+        """
+        return await self._threads.run(self.sync.save)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from turnlog.aio.artifacts import AsyncArtifacts
 from turnlog.aio.calls import AsyncToolCall
+from turnlog.aio.files import AsyncSessionFiles
 from turnlog.aio.history import AsyncHistory
 from turnlog.aio.plans import AsyncPlan, AsyncTasks
 from turnlog.aio.recovery import AsyncRecovery
@@ -62,6 +63,18 @@ class AsyncSessionModel(Facade[Session]):
     def artifacts(self) -> AsyncArtifacts:
         """As `Session.artifacts`."""
         return AsyncArtifacts(self.sync.artifacts, self._threads)
+
+    async def files(self) -> AsyncSessionFiles:
+        """Do as `Session.files` does; the first use reads the log.
+
+        >>> from turnlog.aio import AsyncStore
+        >>> async def main():
+        ...     async with AsyncStore.ephemeral() as store, await store.create() as session:
+        ...         return len(await session.files())
+        >>> asyncio.run(main())
+        0
+        """
+        return AsyncSessionFiles(await self._threads.run(lambda: self.sync.files), self._threads)
 
     @property
     def tasks(self) -> AsyncTasks:

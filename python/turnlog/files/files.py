@@ -99,7 +99,7 @@ class FileCache:
         >>> cache.has_external_modification("notes.txt")
         'deleted'
         """
-        name = _full(path)
+        name = self._full(path)
         with self._guard:
             state = self._states.get(name)
         if state is None:
@@ -116,7 +116,7 @@ class FileCache:
         >>> FileCache().forget("never seen")
         """
         with self._guard:
-            self._states.pop(_full(path), None)
+            self._states.pop(self._full(path), None)
 
     def recent(self, limit: int = 10) -> list[FileState]:
         """Return the states of the most recently used files, the newest first.
@@ -143,16 +143,9 @@ class FileCache:
         >>> FileCache.from_snapshot({"version": 1, "files": []}).recent()
         []
         """
-        files = snapshot.get("files")
-        if snapshot.get("version") != _VERSION or not isinstance(files, list):
-            raise InvalidInput(f"this is no snapshot of files of version {_VERSION}")
-        self = cls(files_max)
-        for members in reversed(files[:files_max]):
-            if not isinstance(members, dict):
-                raise InvalidInput("a snapshot of files lists objects")
-            state = FileState.from_payload(members)
-            self._states[state.path] = state
-        return self
+        cache = FileCache(files_max)
+        cache._load(snapshot)
+        return cache
 
     def __len__(self) -> int:
         """Count the files."""
@@ -160,12 +153,35 @@ class FileCache:
 
     def __contains__(self, path: str | os.PathLike[str]) -> bool:
         """Tell whether the file was marked."""
-        return _full(path) in self._states
+        return self._full(path) in self._states
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
+    def _load(self, snapshot: Mapping[str, Any]) -> None:
+        files = snapshot.get("files")
+        if snapshot.get("version") != _VERSION or not isinstance(files, list):
+            raise InvalidInput(f"this is no snapshot of files of version {_VERSION}")
+        states: dict[str, FileState] = {}
+        for members in reversed(files[: self._files_max]):
+            if not isinstance(members, dict):
+                raise InvalidInput("a snapshot of files lists objects")
+            state = FileState.from_payload(members)
+            states[state.path] = state
+        self._states = states
+
+    def _folder(self) -> str:
+        """Return where relative paths begin; "" is the current folder."""
+        return ""
+
+    def _full(self, path: str | os.PathLike[str]) -> str:
+        """Return the path from the root, without resolving symlinks."""
+        name = os.fsdecode(path)
+        if "\0" in name:
+            raise InvalidInput("a path holds no zero byte")
+        return os.path.abspath(os.path.join(self._folder(), name))
+
     def _mark(self, path: str | os.PathLike[str], digest: str | None, *, written: bool) -> None:
-        name = _full(path)
+        name = self._full(path)
         if digest is not None and not names.is_digest(digest):
             raise InvalidInput(f"a digest is 64 lower-case hex digits, not {digest!r}")
         looked_ns = time.monotonic_ns()
@@ -214,14 +230,6 @@ class FileCache:
             return changed
         take(state, found, looked_ns, certain=certain)  # perhaps touched, or put back: the same content
         return None
-
-
-def _full(path: str | os.PathLike[str]) -> str:
-    """Return the path from the root, without resolving symlinks."""
-    name = os.fsdecode(path)
-    if "\0" in name:
-        raise InvalidInput("a path holds no zero byte")
-    return os.path.abspath(name)
 
 
 def _typed(error: OSError, name: str) -> NotFound | StorageError:
