@@ -234,3 +234,21 @@ def test_closing_twice_and_from_many_threads_is_closing_once(store: Store) -> No
             assert other.session(session.id).append("note.written", {}).ordinal == 2
         except Locked:
             pytest.fail("the lock was not released")
+
+
+def test_a_child_whose_terminate_fails_keeps_nothing_from_being_closed(tmp_path: Path) -> None:
+    class Broken:
+        returncode = None
+
+        def terminate(self) -> None:
+            raise OSError(5, "no")
+
+        def kill(self) -> None:
+            self.returncode = -9
+
+    with Store.open(tmp_path / "store") as store:
+        session = store.create()
+        broken = session.children.add(Broken(), name="broken")
+        session.close(deadline_ms=200)
+        assert broken.returncode == -9
+        store.session(session.id).append("acme.note", {})  # the lock is free

@@ -56,6 +56,10 @@ class Child:
             getattr(self.process, order)()
         except ProcessLookupError:
             return  # it ended by itself since it was asked
+        except Exception:
+            import logging
+
+            logging.getLogger("turnlog").exception("%s of child %s failed", order, self.name)
 
 
 class Children:

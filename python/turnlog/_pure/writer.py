@@ -338,10 +338,11 @@ class Writer:
             os.ftruncate(file.fd, segment.end.offset)
             sync_file(file.fd)
             segment.publish(segment.written)
+        except TurnlogError:
+            raise
         except OSError as cause:
             raise segment.fail("cannot sync the end of the segment", cause.errno or 0) from cause
-        except BaseException as error:
-            if not isinstance(error, TurnlogError):
-                segment.interrupted(before)
+        except BaseException:
+            segment.interrupted(before)
             raise
         self._committer.count(write_calls=calls, written_bytes=size, file_syncs=2 if kind == fmt.KIND_CLOSE else 1)

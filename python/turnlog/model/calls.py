@@ -35,6 +35,7 @@ from turnlog.state.transitions import (
 if TYPE_CHECKING:
     from turnlog._core import Event
     from turnlog.model.live import Live
+    from turnlog.state.state import State
 
 ENTRIES_MAX = 1024
 KEPT_BYTES_MAX = 64 * 1024  # of an outcome kept for a replay; larger ones are read from the log again
@@ -141,10 +142,18 @@ def key_of(session: str, call: Key) -> str:
     return format_id(derive_id("tool call", session, *call))
 
 
+def is_of_namesake(state: State, call: Call) -> bool:
+    """Tell whether a call is of an earlier turn that had the running turn's id: its outcome is not the new one's."""
+    turn = state.turn
+    return turn is not None and turn.id == call.turn and call.ordinal < turn.ordinal
+
+
 def find_record(live: Live, key: Key) -> Call | None:
     """Return what is known of a call: from the state, or from the log when the state has let go of it."""
     state = live.current()
     call = state.call(*key)
+    if call is not None and is_of_namesake(state, call):
+        return None
     if call is not None or not state.calls_folded:
         return call
     turn = state.turn if state.turn is not None and state.turn.id == key[0] else state.recent_turns.get(key[0])

@@ -13,7 +13,7 @@ from turnlog import _core
 from turnlog.errors import Conflict, InvalidInput, InvalidTransition
 from turnlog.ids import new_id
 from turnlog.model.call_run import CallRun
-from turnlog.model.calls import find_record, key_of
+from turnlog.model.calls import find_record, is_of_namesake, key_of
 from turnlog.state.transitions import (
     APPROVAL_REQUESTED,
     APPROVED,
@@ -233,8 +233,9 @@ def find_call(live: Live, turn: str, call_id: str) -> ToolCall | None:
     True
     """
     key = turn, call_id
-    record = live.current().call(turn, call_id)
-    if record is not None:
+    state = live.current()
+    record = state.call(turn, call_id)
+    if record is not None and not is_of_namesake(state, record):
         return ToolCall(live, key)
     ended = find_record(live, key)
     return None if ended is None else ToolCall(live, key, ended=ended)
