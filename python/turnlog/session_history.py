@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from turnlog.history.history import History
     from turnlog.log.appender import Appender
     from turnlog.model.live import Live
+    from turnlog.model.plans import Plan
     from turnlog.model.session_files import SessionFiles
+    from turnlog.model.step import Step
     from turnlog.resume.recovered import Recovery
     from turnlog.session import Session
     from turnlog.state.state import State
@@ -126,6 +128,41 @@ class SessionHistory:
                 if self._files is None:
                     self._files = SessionFiles(live)
         return self._files
+
+    def step(self, turn: str, step: str) -> Step:
+        """Return a step of any turn, also of one that another process made: what it was sent, and how it ended.
+
+        Raises NotFound, Damaged, StorageError.
+
+        >>> from turnlog import Store
+        >>> session = Store.ephemeral().create()
+        >>> with session.turn("hello", id="t1") as turn:
+        ...     turn.step(context=["hello"]).complete("hi")
+        ...     turn.complete()
+        >>> session.step("t1", "s1").context(), session.step("t1", "s1").outcome
+        (['hello'], 'completed')
+        """
+        from typing import cast
+
+        from turnlog.model.step import find_step
+
+        return find_step(cast("Session", self)._keeper(), turn, step)
+
+    @property
+    def current_plan(self) -> Plan | None:
+        """The plan that holds now, to be approved or revised; None when there is none, or its content is lost.
+
+        >>> from turnlog import Store
+        >>> session = Store.ephemeral().create()
+        >>> _ = session.plan("1. reproduce 2. fix")
+        >>> session.current_plan.approve(by="user").content
+        '1. reproduce 2. fix'
+        """
+        from typing import cast
+
+        from turnlog.model.plans import current
+
+        return current(cast("Session", self)._keeper())
 
     def _save_files(self) -> None:
         """Write the file-state cache into the log (for `close`), if the session is being written."""

@@ -179,6 +179,20 @@ def propose(live: Live, content: Any, *, name: str | None, by: str | None) -> Pl
     return plan
 
 
+def current(live: Live) -> Plan | None:
+    """Return the plan that holds now; see `Session.current_plan`.
+
+    >>> from turnlog import Store
+    >>> current(Store.ephemeral().create()._keeper()) is None
+    True
+    """
+    record = live.current().plan
+    if record is None:
+        return None
+    fields = live.fields(live.session.event(record.ordinal))
+    return None if fields is None else Plan(live, record.id, record.version, fields.get("content"))
+
+
 def grant(live: Live, tool: str, pattern: str | None, *, by: str | None, name: str | None) -> Grant:
     """Note an allowance; see `Session.grant`.
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from turnlog.errors import InvalidInput, TurnlogError
+from turnlog.errors import InvalidInput, NotFound, TurnlogError
+from turnlog.events import understood
 from turnlog.model.calls import describe
 
 if TYPE_CHECKING:
@@ -161,6 +162,35 @@ def _end_unborn(live: Live, payload: dict[str, Any], error: BaseException) -> No
             Step(live, payload["turn"], running.id, running.ordinal).fail(error)
     except Exception as cause:  # noqa: BLE001 - the exception that stopped the start is the one to see
         error.add_note(f"turnlog could not end step {payload['step']}: {cause}")
+
+
+def find_step(live: Live, turn: str, name: str) -> Step:
+    """Return a step that is in the log; see `Session.step`.
+
+    >>> from turnlog import Store
+    >>> session = Store.ephemeral().create()
+    >>> turn = session.turn("hello", id="t1")
+    >>> find_step(session._keeper(), "t1", turn.step().id)
+    <Step s1 running>
+    """
+    state = live.current()
+    known = state.turn if state.turn is not None and state.turn.id == turn else state.recent_turns.get(turn)
+    step: Step | None = None
+    for event in live.session.events(
+        after=0 if known is None else known.ordinal,
+        before=known.ended_ordinal + 1 if known is not None and known.ended_ordinal else None,
+        types=("step.started", "step.completed", "step.failed"),
+    ):
+        fields = understood(event.type, event.payload)
+        if fields is None or (fields.get("turn"), fields.get("step")) != (turn, name):
+            continue
+        if event.type == "step.started":
+            step = Step(live, turn, name, event.ordinal)
+        elif step is not None:
+            step.outcome = event.type.removeprefix("step.")
+    if step is None:
+        raise NotFound(f"there is no step {name!r} of turn {turn!r}", session=live.session.id)
+    return step
 
 
 def _usage(usage: Mapping[str, Any] | None) -> dict[str, Any] | None:
