@@ -252,3 +252,27 @@ def test_a_child_whose_terminate_fails_keeps_nothing_from_being_closed(tmp_path:
         session.close(deadline_ms=200)
         assert broken.returncode == -9
         store.session(session.id).append("acme.note", {})  # the lock is free
+
+
+def test_a_tool_that_another_thread_runs_is_waited_for_whoever_began_the_turn(store: Store) -> None:
+    session = store.create()
+    turn = session.turn("goal")
+    begun, done = threading.Event(), threading.Event()
+
+    def tool() -> str:
+        begun.set()
+        assert turn.cancelled.wait(20)
+        threading.Event().wait(0.5)  # it puts its things in order
+        return "stopped in order"
+
+    def run() -> None:
+        turn.tool_call("bash", {}, call_id="c1").run(tool)
+        done.set()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert begun.wait(20)
+    session.close(deadline_ms=20_000)
+    thread.join(20)
+    assert done.is_set()
+    assert store.session(session.id).call(turn.id, "c1").state == "completed"

@@ -39,7 +39,7 @@ def stop_work(sessions: Iterable[Session], deadline_ms: int) -> list[str]:
     """Refuse new turns, steps and calls, ask running turns to stop and wait for them, stop the children.
 
     Return the names of children that could not be stopped in time. A turn whose thread is the calling one, or has
-    ended, is not waited for.
+    ended, is not waited for; a tool that another thread runs is.
 
     >>> from turnlog import Store
     >>> session = Store.ephemeral().create()
@@ -53,7 +53,7 @@ def stop_work(sessions: Iterable[Session], deadline_ms: int) -> list[str]:
     kept = [live for session in sessions if (live := session._kept()) is not None]
     for live in kept:
         live.close()
-    while any(_is_worked_on(live) for live in kept) and time.monotonic() < turns_end:
+    while any(_is_worked_on(live) or live.book.runs_elsewhere() for live in kept) and time.monotonic() < turns_end:
         time.sleep(_POLL_S)
     registries = [found for session in sessions if (found := session._kept_children()) is not None]
     left = stop_children(registries, max(0.0, end - time.monotonic()))

@@ -127,6 +127,12 @@ class CallBook:
         self._recent: deque[CallEntry] = deque(maxlen=ENTRIES_MAX)
         self.unsaved: set[CallEntry] = set()
 
+    def runs_elsewhere(self) -> bool:
+        """Tell whether another thread runs a call now: its outcome is still to be stored."""
+        with self._guard:
+            threads = {entry.thread for entry in self._entries.values()}
+        return bool(threads - {None, threading.get_ident()})
+
     def entry(self, key: Key) -> CallEntry:
         """Return the one entry of a call."""
         entry = self._entries.get(key)
