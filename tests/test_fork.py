@@ -404,3 +404,19 @@ print(check_store(sys.argv[1], full=True).ok)
         done = subprocess.run(command, capture_output=True, env=environment, text=True, check=False)
         assert done.stdout.endswith("True\n"), done.stderr
         words = done.stdout.split()[:1]
+
+
+def test_a_fork_after_a_turn_inherits_that_turn_and_nothing_later(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store, store.create() as parent:
+        for name in ("t1", "t2"):
+            with parent.turn("hello", id=name) as turn:
+                turn.complete()
+        running = parent.turn("hello", id="t3")
+        child = store.fork(parent, turn="t1")
+        assert [event.payload.get("turn") for event in child.events()] == [None, "t1", "t1", None]
+        with child.turn("another way") as turn:
+            turn.complete()
+        with pytest.raises(NotFound, match="t3"):
+            store.fork(parent, turn=running.id)
+        with pytest.raises(InvalidInput, match="both"):
+            store.fork(parent, 2, turn="t1")

@@ -36,6 +36,8 @@ _FRAMES_BACK = 8  # control frames that may lie behind the last event
 _ANY_CHAIN = bytes(32)
 _EPOCH = 1
 
+_TURN_ENDS = ("turn.completed", "turn.aborted", "turn.failed", "turn.interrupted")
+
 
 class Point:
     """Where a fork begins: the origin, and the id of the last inherited event (None: it was lost)."""
@@ -61,6 +63,23 @@ class _End:
 
 
 # -- the fork point --------------------------------------------------------------------------------------------------
+
+
+def end_of_turn(session: Session, turn: str) -> int:
+    """Return the ordinal of the event that ended a turn, the newest of that id. Raises NotFound, Damaged, StorageError.
+
+    >>> from turnlog import Store
+    >>> with Store.open("runs") as store, store.create() as session:
+    ...     with session.turn("hello", id="t1") as turn:
+    ...         turn.complete()
+    ...     end_of_turn(session, "t1")
+    3
+    """
+    for event in session.events(types=_TURN_ENDS, reverse=True):
+        if not event.is_raw and isinstance(event.payload, dict) and event.payload.get("turn") == turn:
+            return event.ordinal
+    message = f"there is no turn {turn!r} that has ended"
+    raise NotFound(message, session=session.id)
 
 
 def fork_point(session: Session, at: int | None) -> Point:

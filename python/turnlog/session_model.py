@@ -7,7 +7,8 @@ InvalidTransition and nothing is written. Must not know: how a log is written, h
 
 from __future__ import annotations
 
-from turnlog.errors import NotFound
+from turnlog.arguments import require_text
+from turnlog.errors import InvalidPayload, NotFound
 from turnlog.session_history import CREATING, SessionHistory
 from turnlog.store_model import with_absolute_cwd
 
@@ -115,6 +116,11 @@ class SessionModel(SessionHistory):
         """
         from turnlog import events
 
+        require_text("type", type)
+        given: object = payload  # whatever the annotation says
+        if not isinstance(given, dict):
+            message = f"the payload of {type} is an object, not {given.__class__.__name__}"
+            raise InvalidPayload(message, session=self.id)
         payload = events.stamped(type, payload)
         if events.status(type, events.version_of(payload)) == events.KNOWN:
             events.read(type, payload)

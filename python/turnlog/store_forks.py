@@ -30,18 +30,21 @@ class StoreForks:
         parent: Session | str,
         at: int | None = None,
         *,
+        turn: str | None = None,
         id: str | None = None,
         title: str | None = None,
         tags: Iterable[str] = (),
         **settings: Any,
     ) -> Session:
-        """Make a session that goes on from another one's history, after its event `at` (default: the last one).
+        """Make a session that goes on from another one's history: after its event `at`, after the end of a `turn`, or
+        by default after its last event.
 
         Nothing is copied: what came before is read from the parent, and the fork's own ordinals go on from there. The
         parent may be open for writing here or elsewhere; only what is durable is inherited. `settings` (model, cwd)
-        replace the parent's. The fork is whole on disk on return, and its first append opens it. Event ids are
-        looked up among the fork's own events. Raises SessionNotFound, NotFound (no such event), InvalidInput,
-        Conflict, Damaged, NoSpace, ReadOnly, SyncFailed, StorageError.
+        replace the parent's. The fork is whole on disk on return, and its first append opens it.
+
+        Raises SessionNotFound, NotFound (no such event or finished turn), InvalidInput, Conflict, Damaged, NoSpace,
+        ReadOnly, SyncFailed, StorageError.
 
         >>> from turnlog import Store
         >>> with Store.open("runs") as store, store.create(title="flaky test") as session:
@@ -52,7 +55,7 @@ class StoreForks:
         3
         ['session.created', 'session.forked', 'note.written']
         """
-        from turnlog.fork import fork_point, make_fork
+        from turnlog.fork import end_of_turn, fork_point, make_fork
 
         source = self.session(parent if isinstance(parent, str) else parent.id)
         self._check_writable(source.id)
@@ -61,6 +64,11 @@ class StoreForks:
             raise InvalidInput(message, session=source.id)
         if settings.get("cwd") is not None:
             settings["cwd"] = os.path.abspath(os.fspath(settings["cwd"]))
+        if turn is not None:
+            if at is not None:
+                message = "a fork begins after an event or after a turn, not after both"
+                raise InvalidInput(message, session=source.id)
+            at = end_of_turn(source, turn)
         point = fork_point(source, at)
         return self.session(make_fork(self.path, point, title=title, tags=tags, settings=settings, id=id))
 

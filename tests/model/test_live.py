@@ -297,3 +297,13 @@ def test_a_folder_among_the_settings_is_kept_as_an_absolute_path(session: Sessio
         assert turn.settings["cwd"] == str(tmp_path / "inner")
         turn.complete()
     assert session.state.cwd == str(tmp_path)
+
+
+@pytest.mark.parametrize("payload", [[1], None, 3])
+def test_a_payload_that_is_no_object_is_refused_before_anything_is_written(session: Session, payload: Any) -> None:
+    head = session.head()
+    with pytest.raises(InvalidPayload, match="object"):
+        session.record("message.user", payload)
+    with pytest.raises(InvalidInput, match="type"):
+        session.record(payload, {})
+    assert session.head() == head

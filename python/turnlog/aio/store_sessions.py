@@ -33,6 +33,7 @@ class AsyncStoreSessions(Facade[Store]):
         parent: AsyncSession | str,
         at: int | None = None,
         *,
+        turn: str | None = None,
         id: str | None = None,
         title: str | None = None,
         tags: Iterable[str] = (),
@@ -49,7 +50,9 @@ class AsyncStoreSessions(Facade[Store]):
         3
         """
         source = parent if isinstance(parent, str) else parent.sync
-        return await self._opened(lambda: self.sync.fork(source, at, id=id, title=title, tags=tags, **settings))
+        return await self._opened(
+            lambda: self.sync.fork(source, at, turn=turn, id=id, title=title, tags=tags, **settings)
+        )
 
     async def _opened(self, opening: Callable[[], Session], stop: Callable[[], None] | None = None) -> AsyncSession:
         """Return the session that a function opens; for a cancelled await it is closed."""
