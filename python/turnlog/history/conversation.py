@@ -154,7 +154,7 @@ class _Walk:
             self._response = _text(payload, "step"), payload
 
     def _say(self, role: str, content: object) -> Iterator[Item]:
-        parts = [part for part in parts_of(content) if part.kind != CALL]
+        parts = _without_calls(content)
         if parts:
             yield from self._flush_all()
             yield Said(role, parts)
@@ -222,7 +222,7 @@ class _Walk:
         """Let the input of a turn or the response of a step count, now that no message of its own came."""
         if self._input is not None:
             given, self._input = self._input[1], None
-            parts = parts_of(given)
+            parts = _without_calls(given)
             if parts:
                 yield from self._flush_round()
                 yield Said(USER, parts)
@@ -262,6 +262,11 @@ class _Walk:
             call.take(event.type, fields_of(event, self._payload(event)) or {})
             if call.status == ANSWERED:
                 return
+
+
+def _without_calls(content: object) -> list[Part]:
+    """Return the parts of what a user or a system said, who call no tools."""
+    return [part for part in parts_of(content) if part.kind != CALL]
 
 
 def _message_item(walk: _Walk, item: Mapping[str, Any]) -> Iterator[Item]:
