@@ -76,7 +76,10 @@ def test_a_callback_that_hangs_does_not_hold_the_writer(session: Session) -> Non
     assert seen == ["note.written"] * 101
 
 
-def test_a_subscriber_that_raises_is_reported_and_goes_on(session: Session, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("failure", [RuntimeError("no screen"), SystemExit(1)])
+def test_a_subscriber_that_raises_is_reported_and_goes_on(
+    session: Session, caplog: pytest.LogCaptureFixture, failure: BaseException
+) -> None:
     seen: list[int] = []
     done = threading.Event()
 
@@ -84,7 +87,7 @@ def test_a_subscriber_that_raises_is_reported_and_goes_on(session: Session, capl
         seen.append(event.ordinal)
         if event.ordinal == 6:
             done.set()
-        raise RuntimeError("no screen")
+        raise failure
 
     with session.subscribe(fail) as failing:
         for _ in range(5):

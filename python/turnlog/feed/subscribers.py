@@ -294,7 +294,7 @@ class Subscriber:
         while not self.closed:
             try:
                 found = self.read(None)
-            except Exception as error:  # noqa: BLE001 - a thread has nobody to raise to
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - a thread has nobody to raise to
                 self._report(error)
                 self.close()
                 return
@@ -306,10 +306,10 @@ class Subscriber:
         try:
             if self.callback is not None:
                 self.callback(event)
-        except Exception as error:  # noqa: BLE001 - a subscriber's failure is reported, and is not the writer's
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is reported, and is not the writer's
             self._report(error)
 
-    def _report(self, error: Exception) -> None:
+    def _report(self, error: BaseException) -> None:
         import logging
 
         self.failures = [*self.failures, error][-FAILURES_MAX:]
