@@ -6,18 +6,28 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from turnlog import InvalidInput, Store
+from turnlog import InvalidInput, InvalidPayload, Store, events
+from turnlog.arguments import EPHEMERAL_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from turnlog import Session
+    from turnlog import Session, Step, Turn
 
 OBJECT = object()
 NO_TEXT: tuple[Any, ...] = (3, 1.5, b"x", [], {}, OBJECT, True)
 NO_WHOLE: tuple[Any, ...] = (1.5, "1", b"x", [], {}, OBJECT, True, -1)
 NO_PATH: tuple[Any, ...] = (3, 1.5, [], {}, OBJECT, True)
+
+NO_CUSTOM: tuple[Any, ...] = (3, "x", ["a"], {3: 1}, {"": 1}, {"model": "x"}, {"title": "x"}, {"v": 2}, OBJECT)
+MISSPELT: tuple[Any, ...] = ("modle", "on_runing", "titel", "acme")
+
+
+def loose(thing: Any) -> Any:
+    """Return a thing without its types, for what a type checker would refuse."""
+    return thing
+
 
 CALLS: dict[str, tuple[Callable[[Store, Session, Any], object], tuple[Any, ...]]] = {
     "Store.open": (lambda _store, _session, wrong: Store.open(wrong), (*NO_PATH, None)),
@@ -41,6 +51,34 @@ CALLS: dict[str, tuple[Callable[[Store, Session, Any], object], tuple[Any, ...]]
     "append_many": (lambda _store, session, wrong: session.append_many([wrong]), (3, None, "ab", ["a.b", {}], ())),
     "events after": (lambda _store, session, wrong: session.events(after=wrong), (*NO_WHOLE, None)),
     "events before": (lambda _store, session, wrong: session.events(before=wrong), NO_WHOLE),
+    "append ephemeral type": (lambda _store, session, wrong: session.append(wrong, {}), tuple(EPHEMERAL_TYPES)),
+    "append_many ephemeral": (lambda _s, session, wrong: session.append_many([(wrong, {})]), tuple(EPHEMERAL_TYPES)),
+    "record ephemeral type": (
+        lambda _store, session, wrong: session.record(wrong, {"dialog": "d"}, durability="durable"),
+        ("progress.updated", "dialog.opened"),
+    ),
+    "record payload": (lambda _store, session, wrong: session.record("a.b", wrong), (None, 3, "x", [1], b"x", OBJECT)),
+    "record type": (lambda _store, session, wrong: session.record(wrong, {}), (*NO_TEXT, None, "", "a b")),
+    "record level": (lambda _s, session, wrong: session.record("a.b", {}, durability=wrong), (3, "x", [])),
+    "create effort": (lambda store, _session, wrong: store.create(effort=wrong), NO_TEXT),
+    "create principal": (lambda store, _session, wrong: store.create(principal=wrong), NO_TEXT),
+    "create custom": (lambda store, _session, wrong: store.create(custom=wrong), NO_CUSTOM),
+    "create misspelt": (lambda store, _session, wrong: loose(store).create(**{wrong: "x"}), MISSPELT),
+    "configure effort": (lambda _store, session, wrong: session.configure(effort=wrong), NO_TEXT),
+    "configure custom": (lambda _store, session, wrong: session.configure(custom=wrong), NO_CUSTOM),
+    "configure misspelt": (lambda _store, session, wrong: loose(session).configure(**{wrong: "x"}), MISSPELT),
+    "fork custom": (lambda store, session, wrong: store.fork(session, custom=wrong), NO_CUSTOM),
+    "fork misspelt": (lambda store, session, wrong: loose(store).fork(session, **{wrong: "x"}), MISSPELT),
+    "fork title": (lambda store, session, wrong: store.fork(session, title=wrong), NO_TEXT),
+    "fork cwd": (lambda store, session, wrong: store.fork(session, cwd=wrong), NO_PATH),
+    "turn effort": (lambda _store, session, wrong: session.turn("x", effort=wrong), NO_TEXT),
+    "turn custom": (lambda _store, session, wrong: session.turn("x", custom=wrong), NO_CUSTOM),
+    "turn misspelt": (lambda _store, session, wrong: loose(session).turn("x", **{wrong: "x"}), MISSPELT),
+    "turn id": (lambda _store, session, wrong: session.turn("x", id=wrong), (*NO_TEXT, "")),
+    "turns damage": (lambda _store, session, wrong: session.turns(on_damage=wrong), (3, None, "x")),
+    "rename": (lambda _store, session, wrong: session.rename(wrong), NO_TEXT),
+    "grant tool": (lambda _store, session, wrong: session.grant(wrong), (*NO_TEXT, None, "")),
+    "task title": (lambda _store, session, wrong: session.tasks.add(wrong), (*NO_TEXT, None)),
     "events limit": (lambda _store, session, wrong: session.events(limit=wrong), NO_WHOLE),
 }
 
@@ -53,3 +91,80 @@ def test_a_wrong_argument_is_invalid_input_and_writes_nothing(tmp_path: Path, na
             with pytest.raises(InvalidInput):
                 call(store, session, wrong)
         assert (session.head()[0], store.session_ids()) == (1, [session.id])
+
+
+IN_A_TURN: dict[str, tuple[Callable[[Turn, Any], object], tuple[Any, ...]]] = {
+    "abort reason": (lambda turn, wrong: turn.abort(wrong), NO_TEXT),
+    "fail error": (lambda turn, wrong: turn.fail(wrong), (*NO_TEXT, None)),
+    "steer by": (lambda turn, wrong: turn.steer("x", by=wrong), NO_TEXT),
+    "steer input": (lambda turn, wrong: turn.steer(wrong), (OBJECT, {1, 2})),
+    "tool name": (lambda turn, wrong: turn.tool_call(wrong), (*NO_TEXT, None, "")),
+    "tool arguments": (lambda turn, wrong: turn.tool_call("bash", wrong), (OBJECT, {1, 2}, float("nan"))),
+    "tool call_id": (lambda turn, wrong: turn.tool_call("bash", call_id=wrong), (*NO_TEXT, "")),
+    "tool effect": (lambda turn, wrong: turn.tool_call("bash", effect=wrong), (*NO_TEXT, None, "some")),
+    "tool by": (lambda turn, wrong: turn.tool_call("bash", by=wrong), NO_TEXT),
+    "step effort": (lambda turn, wrong: turn.step(effort=wrong), NO_TEXT),
+    "step model": (lambda turn, wrong: turn.step(model=wrong), NO_TEXT),
+    "step context": (lambda turn, wrong: turn.step(context=wrong), ([OBJECT],)),
+}
+
+
+@pytest.mark.parametrize("name", IN_A_TURN)
+def test_a_wrong_argument_in_a_turn_is_invalid_input_and_writes_nothing(name: str) -> None:
+    call, values = IN_A_TURN[name]
+    session = Store.ephemeral().create()
+    turn = session.turn("goal")
+    for wrong in values:
+        with pytest.raises(InvalidInput):
+            call(turn, wrong)
+    assert (session.head()[0], turn.outcome) == (2, None)
+
+
+IN_A_STEP: dict[str, tuple[Callable[[Step, Any], object], tuple[Any, ...]]] = {
+    "stop_reason": (lambda step, wrong: step.complete("hi", stop_reason=wrong), NO_TEXT),
+    "usage": (lambda step, wrong: step.complete("hi", usage=wrong), (3, "x", [], [1], {"input": -1}, {"output": "x"})),
+    "response": (lambda step, wrong: step.complete(wrong), (OBJECT, {1, 2})),
+    "error": (lambda step, wrong: step.fail(wrong), (*NO_TEXT, None)),
+}
+
+
+@pytest.mark.parametrize("name", IN_A_STEP)
+def test_a_wrong_argument_in_a_step_is_invalid_input_and_writes_nothing(name: str) -> None:
+    call, values = IN_A_STEP[name]
+    session = Store.ephemeral().create()
+    step = session.turn("goal").step()
+    for wrong in values:
+        with pytest.raises(InvalidInput):
+            call(step, wrong)
+    assert (session.head()[0], step.outcome) == (3, None)
+
+
+@pytest.mark.parametrize("method", ["approve", "deny", "request_approval", "cancel"])
+def test_a_decision_with_a_wrong_reason_or_author_is_no_decision(method: str) -> None:
+    call = Store.ephemeral().create().turn("goal").tool_call("bash")
+    for wrong in NO_TEXT:
+        with pytest.raises(InvalidInput):
+            getattr(call, method)(reason=wrong)
+        if method != "cancel":
+            with pytest.raises(InvalidInput):
+                getattr(call, method)(by=wrong)
+    assert call.state == "proposed"
+
+
+def test_a_lone_surrogate_where_a_number_is_due_is_an_invalid_payload() -> None:
+    session = Store.ephemeral().create()
+    session.turn("goal").step()
+    with pytest.raises(InvalidPayload):
+        session.record("step.failed", {"attempt": "\ud800"})
+    assert session.head()[0] == 3
+
+
+def test_the_types_that_are_refused_are_those_of_the_vocabulary() -> None:
+    assert {name for name, known in events.TYPES.items() if known.durability == events.EPHEMERAL} == EPHEMERAL_TYPES
+
+
+def test_the_identity_of_a_session_cannot_be_assigned() -> None:
+    session = Store.ephemeral().create()
+    for name in ("id", "state", "current_turn"):
+        with pytest.raises(AttributeError):
+            setattr(session, name, "x")

@@ -101,6 +101,7 @@ def test_what_completion_shows_is_what_is_documented(tmp_path: Path, place: str)
             "Store": store,
             "Session": session,
             "Turn": turn,
+            "TurnView": next(session.turns()),
             "Step": turn.step(),
             "ToolCall": turn.tool_call("bash"),
             "Plan": session.plan("1. look"),

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from turnlog.model.step import Step
     from turnlog.model.tools import Resolution, ToolCall
     from turnlog.model.turn import Turn
+    from turnlog.model.turn_view import TurnView
     from turnlog.reference import Reference
     from turnlog.session import Session
     from turnlog.state.state import State
@@ -63,6 +64,7 @@ else:
         "Tasks": "model.plans",
         "ToolCall": "model.tools",
         "Turn": "model.turn",
+        "TurnView": "model.turn_view",
     }
 
     def __dir__() -> list[str]:
@@ -126,6 +128,7 @@ __all__ = [  # noqa: RUF022 - in the order of sorted(), which a test compares
     "ToolCall",
     "ToolFailed",
     "Turn",
+    "TurnView",
     "TurnlogError",
     "Unsupported",
     "WrongProcess",

@@ -1,4 +1,4 @@
-"""What callers hand in, checked where they hand it in: texts, whole numbers, lists of texts, paths.
+"""What callers hand in, checked where they hand it in: texts, whole numbers, lists of texts, paths, levels.
 
 Owns: the checks and their sentences. Invariant: a wrong type or range is InvalidInput, raised before anything is
 written or opened. Must not know: what an argument is for.
@@ -16,6 +16,19 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+EPHEMERAL = "ephemeral"
+LEVELS = {"durable": True, "buffered": False}
+"""The levels at which an event is stored, and whether its append waits for a sync."""
+
+EPHEMERAL_TYPES = frozenset(
+    (
+        *("notification.shown", "notification.cleared", "progress.updated"),
+        *("dialog.opened", "dialog.answered", "dialog.closed"),
+    )
+)
+"""The types of EVENTS.md that are never stored, without the import of the vocabulary."""
+
+
 def require_text(name: str, value: object, *, optional: bool = False) -> None:
     """Raise InvalidInput unless `value` is a text, or None where that is allowed.
 
@@ -25,6 +38,18 @@ def require_text(name: str, value: object, *, optional: bool = False) -> None:
     """
     if not (isinstance(value, str) or (optional and value is None)):
         raise InvalidInput(f"{name} is a text, not {_shown(value)}")
+
+
+def require_name(name: str, value: object) -> None:
+    """Raise InvalidInput unless `value` is a text that names something: one with at least one character.
+
+    >>> require_name("name", "")
+    Traceback (most recent call last):
+    turnlog.errors.InvalidInput: name is a text that is not empty
+    """
+    require_text(name, value)
+    if not value:
+        raise InvalidInput(f"{name} is a text that is not empty")
 
 
 def require_whole(name: str, value: object, *, least: int = 0, optional: bool = False) -> None:
@@ -67,6 +92,35 @@ def listed_texts(name: str, value: Any) -> list[str]:
     return found
 
 
+def require_level(durability: str) -> None:
+    """Raise InvalidInput when an event cannot be stored at that level.
+
+    >>> require_level("buffered")
+    """
+    if not isinstance(durability, str) or durability not in LEVELS:
+        raise unknown_level(durability)
+
+
+def unknown_level(durability: object) -> InvalidInput:
+    """Return the error for a durability that is none.
+
+    >>> unknown_level("maybe").message
+    "durability is 'durable', 'buffered' or, for one event, 'ephemeral', not 'maybe'"
+    """
+    return InvalidInput(
+        f"durability is {', '.join(map(repr, LEVELS))} or, for one event, {EPHEMERAL!r}, not {durability!r}"
+    )
+
+
+def refuse_to_store(type: str) -> InvalidInput:
+    """Return the error for an event that is about what is on the screen now, and not part of the history.
+
+    >>> refuse_to_store("progress.updated").message
+    "progress.updated is never stored: append it with durability='ephemeral'"
+    """
+    return InvalidInput(f"{type} is never stored: append it with durability={EPHEMERAL!r}")
+
+
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}…"
@@ -83,4 +137,6 @@ def full_item(item: tuple[Any, ...]) -> tuple[str, object, bytes | None, bool]:
         raise InvalidInput(message)
     missing: tuple[Any, ...] = (None, False)[len(item) - 2 :]
     type_, payload, given, raw = item + missing
+    if isinstance(type_, str) and type_ in EPHEMERAL_TYPES:
+        raise refuse_to_store(type_)
     return type_, payload, None if given is None else parse_id(given), raw

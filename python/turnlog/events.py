@@ -236,13 +236,31 @@ def read(type: str, payload: Mapping[str, Any]) -> Reading:
         raise InvalidType(message)
     current = upcast(type, payload)
     kind = TYPES[type].payload
-    try:
-        fields = msgspec.convert(current, kind)
-    except msgspec.ValidationError as cause:
-        message = f"{type}: {cause}"
-        raise InvalidPayload(message) from cause
+    fields = _converted(type, current, kind)
     known = frozenset(kind.__struct_fields__)
     return Reading(fields, {key: value for key, value in current.items() if key not in known}, payload)
+
+
+def require_valid(type: str, payload: Mapping[str, Any]) -> None:
+    """Raise InvalidPayload unless what a payload of the vocabulary's types holds has the right shape; of a newer
+    version, and of a type outside the vocabulary, nothing is known.
+
+    >>> require_valid("turn.failed", {"turn": 5})
+    Traceback (most recent call last):
+    turnlog.errors.InvalidPayload: turn.failed: Expected `str | null`, got `int` - at `$.turn`
+    """
+    known = TYPES.get(type)
+    if known is not None and version_of(payload) <= known.version:
+        current = payload if known.version == 1 and "v" not in payload else upcast(type, payload)
+        _converted(type, current, known.payload)
+
+
+def _converted(type: str, fields: Mapping[str, Any], kind: Any) -> p.Payload:
+    try:
+        return cast("p.Payload", msgspec.convert(fields, kind))
+    except (msgspec.ValidationError, UnicodeEncodeError) as cause:  # the latter: a lone surrogate where a number is due
+        message = f"{type}: {cause}"
+        raise InvalidPayload(message) from cause
 
 
 def make(type: str, /, **fields: Any) -> dict[str, Any]:

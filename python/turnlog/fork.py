@@ -186,7 +186,9 @@ def make_fork(
     child = format_id(new_id() if id is None else parse_id(id))
     origin = point.origin
     told = {"parent": origin.session, "fork_ordinal": origin.ordinal, "parent_chain": origin.chain.hex()}
+    settings = dict(settings)
     given = {"parent_event": point.event, "title": title, "tags": list(tags) or None}
+    given["principal"] = settings.pop("principal", None)
     events: list[tuple[str, Any]] = [(FORKED, told | {name: value for name, value in given.items() if value})]
     if settings:
         events.append((_CONFIGURED, dict(settings)))

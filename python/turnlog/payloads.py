@@ -78,10 +78,13 @@ class SessionTagged(Payload):
 
 
 class TurnStarted(Payload, kw_only=True):
-    """One goal; `input` is what was asked, unless a `message.user` of the turn holds it."""
+    """One goal; `input` is what was asked, unless a `message.user` of the turn holds it. `settings` are those that hold
+    for this turn only, by the names that they have in `session.configured`.
+    """
 
     turn: str
     input: Any = None
+    settings: dict[str, Any] | None = None
     inferred: bool | None = None
 
 

@@ -12,7 +12,16 @@ import threading
 from itertools import islice
 
 from turnlog import names
-from turnlog.arguments import full_item, require_whole
+from turnlog.arguments import (
+    EPHEMERAL,
+    EPHEMERAL_TYPES,
+    LEVELS,
+    full_item,
+    refuse_to_store,
+    require_level,
+    require_whole,
+    unknown_level,
+)
 from turnlog.errors import Closed, InvalidInput, Locked
 from turnlog.ids import parse_id
 from turnlog.log.log import Log, Window, types_wanted
@@ -33,8 +42,6 @@ if TYPE_CHECKING:
 
 DURABLE = "durable"
 BUFFERED = "buffered"
-EPHEMERAL = "ephemeral"
-_LEVELS = {DURABLE: True, BUFFERED: False}
 
 
 class Session(SessionModel, SessionWatching):
@@ -42,7 +49,7 @@ class Session(SessionModel, SessionWatching):
 
     def __init__(self, store: Store, session_id: str) -> None:
         """Use `Store.create` or `Store.session`."""
-        self.id = session_id
+        self._id = session_id
         self._store = store
         self._guard = threading.RLock()  # a signal may close the session in the thread that holds it
         self._appender: Appender | None = None
@@ -63,8 +70,9 @@ class Session(SessionModel, SessionWatching):
         An `id` (UUID) makes a retry safe: the same id with equal content returns the first receipt, with other
         content raises Conflict; the events that a fork inherits count too.
 
-        Raises InvalidPayload, InvalidType, InvalidId, PayloadTooLarge (nothing was written), NoSpace (rolled back,
-        retry later), SyncFailed (reopen the session), Locked, ReadOnly, Closed, WrongProcess.
+        Raises InvalidPayload, InvalidType, InvalidInput (a type that is never stored), InvalidId, PayloadTooLarge (all:
+        nothing was written), NoSpace (rolled back, retry later), SyncFailed (reopen the session), Locked, ReadOnly,
+        Closed, WrongProcess.
 
         >>> from turnlog import Store
         >>> session = Store.ephemeral().create()
@@ -73,14 +81,16 @@ class Session(SessionModel, SessionWatching):
         True
         """
         appender = self._appender or self._open_appender()
-        durable = _LEVELS.get(durability) if isinstance(durability, str) else None
+        durable = LEVELS.get(durability) if isinstance(durability, str) else None
         if durable is None:
             if durability == EPHEMERAL:
                 receipt = self._keeper().show(type, payload, id)
                 if self._subscribers:
                     self._show(type, payload, receipt)
                 return receipt
-            raise _unknown_level(durability)
+            raise unknown_level(durability)
+        if type.__class__ is str and type in EPHEMERAL_TYPES:
+            raise refuse_to_store(type)
         try:
             receipt = appender.append(type, payload, None if id is None else parse_id(id), durable=durable, raw=raw)
             if self._live is not None:
@@ -119,7 +129,7 @@ class Session(SessionModel, SessionWatching):
         if not full:
             return []
         try:
-            receipts = appender.append_many(full, durable=_LEVELS[durability], atomic=atomic)
+            receipts = appender.append_many(full, durable=LEVELS[durability], atomic=atomic)
             if self._live is not None:
                 self._live.take_many(receipts, full)
         except Closed:
@@ -337,14 +347,3 @@ class Session(SessionModel, SessionWatching):
     def __repr__(self) -> str:
         """Show the id."""
         return f"<Session {self.id}>"
-
-
-def require_level(durability: str) -> None:
-    """Raise InvalidInput when an event cannot be stored at that level."""
-    if not isinstance(durability, str) or durability not in _LEVELS:
-        raise _unknown_level(durability)
-
-
-def _unknown_level(durability: str) -> InvalidInput:
-    message = f"durability is {', '.join(map(repr, _LEVELS))} or, for one event, {EPHEMERAL!r}, not {durability!r}"
-    return InvalidInput(message)

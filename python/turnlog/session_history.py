@@ -10,12 +10,16 @@ import threading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from turnlog.history.history import History
     from turnlog.log.appender import Appender
     from turnlog.model.live import Live
     from turnlog.model.plans import Plan
     from turnlog.model.session_files import SessionFiles
     from turnlog.model.step import Step
+    from turnlog.model.turn import Turn
+    from turnlog.model.turn_view import TurnView
     from turnlog.resume.recovered import Recovery
     from turnlog.session import Session
     from turnlog.state.state import State
@@ -35,10 +39,16 @@ class SessionHistory:
     _snapshot_ordinal: int = 0
     """Up to which event the index holds the session's state, as far as is known here."""
 
+    _id: str
     _store: Store
     _live: Live | None = None
     _files: SessionFiles | None = None
     _appender: Appender | None
+
+    @property
+    def id(self) -> str:
+        """The session's id, a UUID: it never changes."""
+        return self._id
 
     def _kept(self) -> Live | None:
         """Return the state keeper if there is one; unlike `_keeper`, this makes none (for the shutdown).
@@ -147,6 +157,49 @@ class SessionHistory:
         from turnlog.model.step import find_step
 
         return find_step(cast("Session", self)._keeper(), turn, step)
+
+    @property
+    def current_turn(self) -> Turn | None:
+        """The turn that runs now, where this process began it: to steer or cancel it from anywhere. None when none
+        runs, and for a turn of another process: a resume interrupts it, so that nobody goes on with it.
+
+        >>> from turnlog import Store
+        >>> session = Store.ephemeral().create()
+        >>> with session.turn("hello") as turn:
+        ...     session.current_turn is turn
+        ...     turn.complete()
+        True
+        >>> session.current_turn is None
+        True
+        """
+        from typing import cast
+
+        live = cast("Session", self)._keeper()
+        live.current()
+        return live.running_turn()
+
+    def turns(self, *, reverse: bool = False, on_damage: str = "raise") -> Iterator[TurnView]:
+        """Iterate over the turns of the log as it stands, whoever began them: each with input, outcome, steps and
+        calls; see `TurnView`. The running one has no outcome yet. `reverse` gives the newest first.
+
+        Read lazily, one turn at a time. Raises InvalidInput, Damaged (`on_damage="skip"` goes on), StorageError.
+
+        >>> from turnlog import Store
+        >>> session = Store.ephemeral().create()
+        >>> for goal in ("reproduce it", "fix it"):
+        ...     with session.turn(goal) as turn:
+        ...         turn.step().complete("done")
+        ...         turn.complete()
+        >>> for turn in session.turns(reverse=True):
+        ...     print(turn.input, turn.outcome, [step.response for step in turn.steps()])
+        fix it completed ['done']
+        reproduce it completed ['done']
+        """
+        from typing import cast
+
+        from turnlog.model.turn_view import turns_of
+
+        return turns_of(cast("Session", self)._keeper(), reverse=reverse, on_damage=on_damage)
 
     @property
     def current_plan(self) -> Plan | None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from turnlog.arguments import require_text
 from turnlog.errors import InvalidPayload, NotFound
 from turnlog.session_history import CREATING, SessionHistory
-from turnlog.store_model import with_absolute_cwd
+from turnlog.settings import checked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, TypeVar
+    from collections.abc import Callable, Mapping
+    from typing import Any, TypeVar, Unpack
 
     from turnlog._core import Event, Receipt
     from turnlog.artifacts.artifacts import ArtifactStore
@@ -26,14 +26,13 @@ if TYPE_CHECKING:
     from turnlog.model.tools import ToolCall
     from turnlog.model.turn import Turn
     from turnlog.session import Session
+    from turnlog.settings import Settings
     from turnlog.state.records import Grant
     from turnlog.state.selectors import Subscription
     from turnlog.state.state import State
     from turnlog.store import Store
 
     Part = TypeVar("Part")
-
-SETTINGS = ("model", "effort", "cwd", "permission_profile", "permission_mode", "tools", "environment")
 
 
 class SessionModel(SessionHistory):
@@ -43,7 +42,6 @@ class SessionModel(SessionHistory):
     Each appends with the durability that EVENTS.md names for its type.
     """
 
-    id: str
     _store: Store
     _appender: Appender | None
     _memory: MemoryAppender | None
@@ -114,16 +112,11 @@ class SessionModel(SessionHistory):
         Traceback (most recent call last):
         turnlog.errors.InvalidTransition: turn.completed: turn 't1' is absent (session ...)
         """
-        from turnlog import events
-
         require_text("type", type)
         given: object = payload  # whatever the annotation says
         if not isinstance(given, dict):
             message = f"the payload of {type} is an object, not {given.__class__.__name__}"
             raise InvalidPayload(message, session=self.id)
-        payload = events.stamped(type, payload)
-        if events.status(type, events.version_of(payload)) == events.KNOWN:
-            events.read(type, payload)
         live = self._keeper()
         with live.order:
             return live.record(type, payload, durability=durability)
@@ -186,17 +179,21 @@ class SessionModel(SessionHistory):
 
     # -- the session itself ----------------------------------------------------------------------------------------
 
-    def configure(self, **settings: Any) -> Receipt:
-        """Change settings from here on: model, effort, cwd, permission_profile, permission_mode, tools, environment,
-        and any of your own; None takes one back. What is not named stays.
+    def configure(self, *, custom: Mapping[str, Any] | None = None, **settings: Unpack[Settings]) -> Receipt:
+        """Change settings from here on: model, effort, cwd, permission_profile, permission_mode, tools, environment;
+        None takes one back. What is not named stays.
+
+        `custom` holds settings of your own; give them names that a later version will not take, such as `acme.theme`.
+        All are kept whole in the log and in `state.settings`, whatever their size. Raises InvalidInput for any other
+        keyword, and what `record` raises.
 
         >>> from turnlog import Store
         >>> session = Store.ephemeral().create(model="provider/model-x")
-        >>> _ = session.configure(effort="high", tools=["bash"])
-        >>> session.state.settings == {"model": "provider/model-x", "effort": "high", "tools": ["bash"]}
+        >>> _ = session.configure(effort="high", custom={"acme.theme": "dark"})
+        >>> session.state.settings == {"model": "provider/model-x", "effort": "high", "acme.theme": "dark"}
         True
         """
-        return self.record("session.configured", with_absolute_cwd(settings))
+        return self.record("session.configured", checked(settings, custom))
 
     def rename(self, title: str | None) -> Receipt:
         """Give the session a title; None takes it away.
@@ -251,13 +248,15 @@ class SessionModel(SessionHistory):
         id: str | None = None,
         on_running: str = "refuse",
         timeout_ms: int | None = None,
-        **settings: Any,
+        custom: Mapping[str, Any] | None = None,
+        **settings: Unpack[Settings],
     ) -> Turn:
         """Begin a turn: one goal, and all that is done for it. Use it as a `with` block; see `Turn`.
 
         While another turn runs, `on_running="refuse"` raises InvalidTransition and `"queue"` waits: those who wait are
-        served in the order they came, TimeoutError after `timeout_ms`. `settings` (as in `configure`) hold for this
-        turn only. Raises Closed when the session is closed meanwhile.
+        served in the order they came, TimeoutError after `timeout_ms`. `settings` and `custom` (as in `configure`)
+        hold for this turn only: they are in its first event, not in `state`. An `id` that an earlier turn had raises
+        InvalidTransition. Raises Closed when the session is closed meanwhile.
 
         >>> from turnlog import Store
         >>> session = Store.ephemeral().create(model="provider/model-x")
@@ -274,7 +273,7 @@ class SessionModel(SessionHistory):
             name=id,
             on_running=on_running,
             timeout_ms=timeout_ms,
-            settings=with_absolute_cwd(settings),
+            settings=checked(settings, custom),
         )
 
     def call(self, turn: str, call_id: str) -> ToolCall:

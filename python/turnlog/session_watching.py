@@ -30,7 +30,6 @@ _CHANGING = threading.Lock()  # held while a session's subscribers change, or it
 class SessionWatching:
     """The methods of a `Session` for those who watch it."""
 
-    id: str
     _closed: bool
     _memory: MemoryAppender | None
     _subscribers: tuple[Subscriber, ...] = ()
@@ -38,6 +37,8 @@ class SessionWatching:
 
     if TYPE_CHECKING:
 
+        @property
+        def id(self) -> str: ...  # noqa: D102 - documented there
         def log(self, *, durable: bool = False) -> Log: ...  # noqa: D102 - documented there
         def _keeper(self) -> Live: ...
         def _written_head(self) -> dict[str, Any] | None: ...

@@ -12,7 +12,7 @@ import os
 from _thread import RLock
 
 from turnlog import _core, disk, identity, names
-from turnlog.arguments import require_path, require_whole
+from turnlog.arguments import require_level, require_path, require_whole
 from turnlog.errors import Closed, Conflict, IndexUnavailable, ReadOnly, WrongProcess
 from turnlog.ids import format_id, new_id, parse_id
 from turnlog.index.index import Index
@@ -26,13 +26,14 @@ from turnlog.store_watching import StoreWatching
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from types import TracebackType
-    from typing import Any, Self
+    from typing import Any, Self, Unpack
 
     from turnlog.errors import TurnlogError
     from turnlog.log.appender import Appender
     from turnlog.session import Session
+    from turnlog.settings import FirstSettings
 
 
 class Store(StoreLookup, StoreModel, StoreForks, StoreWatching):
@@ -109,13 +110,14 @@ class Store(StoreLookup, StoreModel, StoreForks, StoreWatching):
         parent: str | None = None,
         durability: str = "durable",
         ephemeral: bool = False,
-        **settings: Any,
+        custom: Mapping[str, Any] | None = None,
+        **settings: Unpack[FirstSettings],
     ) -> Session:
         """Make a new session, open it for writing and append its `session.created` event.
 
         `id` is a UUID of the caller's (default: a new one), `parent` the id of a session this one belongs to,
-        `settings` as in `Session.configure`, and `principal`: on whose behalf. An `ephemeral` session never touches the
-        disk and is gone when it is closed. Raises Conflict when it exists, NoSpace, ReadOnly, InvalidInput.
+        `settings` and `custom` as in `Session.configure`, and `principal`: for whom. An `ephemeral` session never
+        touches the disk and is gone when it is closed. Raises Conflict when it exists, NoSpace, ReadOnly, InvalidInput.
 
         >>> from turnlog import Store
         >>> with Store.open("runs") as store:
@@ -127,8 +129,8 @@ class Store(StoreLookup, StoreModel, StoreForks, StoreWatching):
         if self.session_exists(session_id) or session_id in self._sessions:
             message = "a session with this id exists already"
             raise Conflict(message, session=session_id)
-        payload = first_payload(title=title, cwd=cwd, model=model, tags=tags, parent=parent, **settings)
-        from turnlog.session import Session, require_level  # only who opens one needs all that is behind it
+        payload = first_payload(custom, title=title, cwd=cwd, model=model, tags=tags, parent=parent, **settings)
+        from turnlog.session import Session  # only who opens one needs all that is behind it
 
         _core.canonical(payload)  # refused before anything is made
         require_level(durability)

@@ -6,18 +6,18 @@ how a fork is made, what a log is.
 
 from __future__ import annotations
 
-import os
-
+from turnlog.arguments import listed_texts, require_text
 from turnlog.errors import InvalidInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
+    from collections.abc import Iterable, Mapping
+    from typing import Any, Unpack
 
     from turnlog.index.index import Index
     from turnlog.log.lineage import Origin
     from turnlog.session import Session
+    from turnlog.settings import ForkSettings
 
 
 class StoreForks:
@@ -34,14 +34,15 @@ class StoreForks:
         id: str | None = None,
         title: str | None = None,
         tags: Iterable[str] = (),
-        **settings: Any,
+        custom: Mapping[str, Any] | None = None,
+        **settings: Unpack[ForkSettings],
     ) -> Session:
         """Make a session that goes on from another one's history: after its event `at`, after the end of a `turn`, or
         by default after its last event.
 
         Nothing is copied: what came before is read from the parent, and the fork's own ordinals go on from there. The
-        parent may be open for writing here or elsewhere; only what is durable is inherited. `settings` (model, cwd)
-        replace the parent's. The fork is whole on disk on return, and its first append opens it.
+        parent may be open for writing here or elsewhere; only what is durable is inherited. `settings` and `custom`, as
+        in `Session.configure`, replace the parent's. The fork is whole on disk on return; its first append opens it.
 
         Raises SessionNotFound, NotFound (no such event or finished turn), InvalidInput, Conflict, Damaged, NoSpace,
         ReadOnly, SyncFailed, StorageError.
@@ -56,21 +57,24 @@ class StoreForks:
         ['session.created', 'session.forked', 'note.written']
         """
         from turnlog.fork import end_of_turn, fork_point, make_fork
+        from turnlog.settings import FIRST, checked
+        from turnlog.store_model import in_place
 
+        require_text("title", title, optional=True)
+        given = in_place(checked(settings, custom, FIRST))
+        tags = listed_texts("tags", tags)
         source = self.session(parent if isinstance(parent, str) else parent.id)
         self._check_writable(source.id)
         if source.is_ephemeral:
             message = "an ephemeral session is not on disk, so nothing can be inherited from it"
             raise InvalidInput(message, session=source.id)
-        if settings.get("cwd") is not None:
-            settings["cwd"] = os.path.abspath(os.fspath(settings["cwd"]))
         if turn is not None:
             if at is not None:
                 message = "a fork begins after an event or after a turn, not after both"
                 raise InvalidInput(message, session=source.id)
             at = end_of_turn(source, turn)
         point = fork_point(source, at)
-        return self.session(make_fork(self.path, point, title=title, tags=tags, settings=settings, id=id))
+        return self.session(make_fork(self.path, point, title=title, tags=tags, settings=given, id=id))
 
     def parent(self, id: str) -> Origin | None:
         """Return where a session was forked (session, ordinal and chain of its parent), None when it is no fork.

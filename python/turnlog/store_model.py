@@ -6,17 +6,18 @@ costs next to nothing. Must not know: how a log is written.
 
 from __future__ import annotations
 
-import os
-
-from turnlog.arguments import listed_texts, require_path, require_text
+from turnlog.arguments import listed_texts, require_text
+from turnlog.errors import InvalidPayload
+from turnlog.settings import FIRST, checked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from turnlog.artifacts.artifacts import ArtifactStore
     from turnlog.memory_store import MemoryStore
+    from turnlog.reference import Reference
     from turnlog.resume.recovered import Recovery
     from turnlog.session import Session
     from turnlog.store import Store
@@ -59,7 +60,8 @@ class StoreModel:
 
         The log is recovered and folded, a running turn becomes interrupted, and tool calls are put into three classes:
         finished, never started, unknown. Repairs are events; a second resume appends none. `verifier` is asked about
-        unknown outcomes (see `ToolCall.resolve`), `hooks` are called with the report. `accept_damage` goes on where
+        unknown outcomes (see `ToolCall.resolve`), `hooks` are called with the report, whose
+        `handle` is the session. `accept_damage` goes on where
         events are lost, for reading only if need be. Raises Locked, Damaged, SessionNotFound, and what a hook raises.
 
         >>> from turnlog import Store
@@ -92,27 +94,35 @@ class StoreModel:
         return MemoryStore()
 
 
-def first_payload(**fields: Any) -> dict[str, Any]:
-    """Return the payload of `session.created`: what was given, the folder as an absolute path.
+def first_payload(custom: Mapping[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+    """Return the payload of `session.created`: what was given, the folder as an absolute path, in its stored form.
 
-    >>> first_payload(title="flaky test", cwd="/src", model=None, tags=["ci"])
-    {'title': 'flaky test', 'cwd': '/src', 'tags': ['ci']}
+    >>> first_payload({"acme.theme": "dark"}, title="flaky test", cwd="/src", model=None, tags=["ci"])
+    {'title': 'flaky test', 'cwd': '/src', 'tags': ['ci'], 'acme.theme': 'dark'}
     """
-    for name in ("title", "model", "parent"):
+    for name in ("title", "parent"):
         require_text(name, fields.get(name), optional=True)
-    fields = with_absolute_cwd({**fields, "tags": listed_texts("tags", fields.get("tags", ())) or None})
-    return {name: value for name, value in fields.items() if value is not None}
+    given = checked(fields, custom, (*FIRST, "title", "tags", "parent"))
+    given["tags"] = listed_texts("tags", fields.get("tags", ())) or None
+    return in_place({name: value for name, value in given.items() if value is not None})
 
 
-def with_absolute_cwd(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return settings with the folder, if there is one, as an absolute path.
+def in_place(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the stored form of settings: whatever their size, they are kept whole, for the state holds them.
 
-    >>> with_absolute_cwd({"cwd": "/src/../tests", "effort": "high"})
-    {'cwd': '/tests', 'effort': 'high'}
+    >>> in_place({"environment": {"$artifact": "a name of the caller's"}})
+    {'environment': {'$$artifact': "a name of the caller's"}}
     """
-    cwd = settings.get("cwd")
-    require_path("cwd", cwd, optional=True)
-    return settings if cwd is None else {**settings, "cwd": os.path.abspath(os.fspath(cwd))}
+    from turnlog.artifacts.offload import offload
+
+    stored: dict[str, Any] = offload(settings, None, put=_nothing_goes_aside)
+    return stored
+
+
+def _nothing_goes_aside(source: bytes, /, *, media_type: str, summary: str | None) -> Reference:
+    _ = source, media_type, summary
+    message = "a setting holds no bytes"
+    raise InvalidPayload(message)
 
 
 def make_ephemeral(session: Session) -> None:

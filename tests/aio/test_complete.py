@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from turnlog import Plan, Session, Step, Store, Tasks, ToolCall, Turn, aio
+from turnlog import Plan, Session, Step, Store, Tasks, ToolCall, Turn, TurnView, aio
 from turnlog.aio.threads import Facade
 from turnlog.artifacts.artifacts import ArtifactStore
 from turnlog.diff import Difference, diff
@@ -42,6 +42,7 @@ PAIRS: dict[type[Any], type[Any]] = {
     Tasks: aio.AsyncTasks,
     ToolCall: aio.AsyncToolCall,
     Turn: aio.AsyncTurn,
+    TurnView: aio.AsyncTurnView,
 }
 COUNTERPARTS = {  # of what Python calls by itself
     "__contains__": "__contains__",
@@ -71,12 +72,15 @@ PLAIN = {
     "Session.events": "iterated over with `async for`",
     "Session.follow": "iterated over with `async for`",
     "Session.history": "iterated over with `async for`",
+    "Session.turns": "iterated over with `async for`",
     "SignalClose.restore": "handlers of the loop",
     "Store.close_on_signals": "handlers of the loop",
     "Store.ephemeral": "nothing is opened",
     "Store.follow": "iterated over with `async for`",
     "Subscription.close": "the list of listeners is in memory",
     "Turn.cancel": "sets a flag",
+    "TurnView.calls": "iterated over with `async for`",
+    "TurnView.steps": "iterated over with `async for`",
 }
 OTHER_TYPES = {"io.BufferedReader": "AsyncStream", "builtins.list": "list", "MemoryStore": "AsyncStore"}
 
@@ -97,6 +101,10 @@ def is_seam(value: Any) -> bool:
     return SEAM.search((inspect.getdoc(value) or "").partition("\n\n")[0]) is not None
 
 
+def is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
 def attributes_of(owner: type[Any]) -> set[str]:
     """Return the public names that `__init__` of a class and of its bases gives to an object."""
     found: set[str] = set()
@@ -104,7 +112,7 @@ def attributes_of(owner: type[Any]) -> set[str]:
         if kind is not object and "__init__" in vars(kind):
             tree = ast.parse(textwrap.dedent(inspect.getsource(vars(kind)["__init__"])))
             for node in ast.walk(tree):
-                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and is_self(node.value):
                     found.add(node.attr)
     return {name for name in found if not name.startswith("_")}
 

@@ -25,7 +25,7 @@ summary   Send the report.
 cwd       /src/app
 model     provider/x
 turns     1 turn
-messages  0 messages
+messages  2 messages
 tokens    9 input
 cut off   turn t1: its process ended in it
 1 finished, reused

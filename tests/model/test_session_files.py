@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 import turnlog
 from turnlog import Store
-from turnlog.errors import NotFound
+from turnlog.errors import NoSpace, NotFound
 from turnlog.model import session_files
 
 if TYPE_CHECKING:
@@ -71,6 +72,41 @@ def test_a_pause_and_the_interval_write_what_has_changed(
         assert snapshots(session) == 2
 
 
+def test_the_end_of_a_turn_saves_where_that_is_due(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "notes.txt").write_text("one")
+    with store.create(cwd=str(tmp_path)) as session:
+        for interval_s, expected in ((3600, 0), (0, 1)):
+            turn = session.turn("goal")
+            if not expected:
+                session.files.mark_read("notes.txt")
+            monkeypatch.setattr(session_files, "SAVE_INTERVAL_S", interval_s)
+            turn.complete()
+            assert snapshots(session) == expected
+        session.turn("nothing was marked").complete()
+        assert snapshots(session) == 1
+
+
+def test_a_turn_ends_although_its_files_cannot_be_saved(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full() -> bool:
+        message = "no space"
+        raise NoSpace(message)
+
+    (tmp_path / "notes.txt").write_text("one")
+    with store.create(cwd=str(tmp_path)) as session:
+        turn = session.turn("goal")
+        session.files.mark_read("notes.txt")
+        with monkeypatch.context() as patch:
+            patch.setattr(session_files, "SAVE_INTERVAL_S", 0)
+            patch.setattr(session.files, "save", full)
+            turn.complete()
+        assert (turn.outcome, snapshots(session)) == ("completed", 0)
+    assert snapshots(store.session(session.id)) == 1
+
+
 def test_what_was_saved_outlives_a_kill_and_what_was_not_is_not_known(store: Store, tmp_path: Path) -> None:
     for name in ("saved.txt", "later.txt"):
         (tmp_path / name).write_text("one")
@@ -119,3 +155,68 @@ def test_a_session_in_memory_has_a_cache_too(tmp_path: Path) -> None:
     session.files.mark_read("notes.txt")
     (tmp_path / "notes.txt").unlink()
     assert session.files.has_external_modification("notes.txt") == "deleted"
+
+
+def test_every_kind_of_change_between_two_processes_is_told_apart_after_a_resume(store: Store, tmp_path: Path) -> None:
+    names = ("kept", "same_time", "deleted", "replaced", "folder", "touched")
+    for name in names:
+        (tmp_path / name).write_text("one")
+    (tmp_path / "other").write_text("one")
+    (tmp_path / "link").symlink_to("kept")
+    with store.create(cwd=str(tmp_path)) as session:
+        for name in (*names, "link"):
+            session.files.mark_read(name)
+    times = (tmp_path / "same_time").stat()
+    (tmp_path / "same_time").write_text("two")
+    os.utime(tmp_path / "same_time", ns=(times.st_atime_ns, times.st_mtime_ns))
+    (tmp_path / "deleted").unlink()
+    (tmp_path / "new").write_text("two")
+    (tmp_path / "new").rename(tmp_path / "replaced")
+    (tmp_path / "folder").unlink()
+    (tmp_path / "folder").mkdir()
+    os.utime(tmp_path / "touched", ns=(1, 1))
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to("other")
+    with store.resume(session.id) as again:
+        found = {name: again.files.has_external_modification(name) for name in (*names, "link")}
+    assert found == {
+        "kept": None,
+        "same_time": "modified",
+        "deleted": "deleted",
+        "replaced": "replaced",
+        "folder": "type_changed",
+        "touched": None,
+        "link": "replaced",
+    }
+
+
+def test_a_large_snapshot_is_put_aside_and_comes_back(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    with Store.open(tmp_path / "store", offload_bytes=64) as store, store.create(cwd=str(folder)) as session:
+        for number in range(50):
+            (folder / f"{number}.txt").write_text("x")
+            session.files.mark_read(f"{number}.txt")
+    with Store.open(tmp_path / "store") as store, store.resume(session.id) as again:
+        assert len(again.files) == 50
+        assert again.files.lost is None
+        assert all(again.files.has_external_modification(f"{number}.txt") is None for number in range(50))
+
+
+def test_marks_and_saves_of_many_threads_lose_no_file(store: Store, tmp_path: Path) -> None:
+    for number in range(64):
+        (tmp_path / f"{number}.txt").write_text("x")
+    with store.create(cwd=str(tmp_path)) as session:
+
+        def mark(first: int) -> None:
+            for number in range(first, 64, 4):
+                session.files.mark_read(f"{number}.txt")
+                session.files.save()
+
+        threads = [threading.Thread(target=mark, args=(first,)) for first in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    with store.resume(session.id) as again:
+        assert len(again.files) == 64

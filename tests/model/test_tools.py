@@ -22,7 +22,7 @@ from turnlog import (
     Turn,
 )
 from turnlog.disk import translate
-from turnlog.state.state import RECENT_CALLS_MAX, RECENT_TURNS_MAX
+from turnlog.state.state import RECENT_CALLS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -432,16 +432,3 @@ def test_what_is_no_outcome_is_refused(dangling: Callable[[str], ToolCall]) -> N
 def test_a_call_that_was_not_started_has_nothing_to_resolve(turn: Turn) -> None:
     with pytest.raises(InvalidTransition, match="nothing to resolve"):
         turn.tool_call("bash").resolve(outcome="completed")
-
-
-def test_a_turn_id_that_is_used_again_never_gives_an_old_outcome(session: Session) -> None:
-    with session.turn("goal", id="again") as turn:
-        assert turn.tool_call("bash", {}, call_id="c1").run(lambda: "old") == "old"
-        turn.complete()
-    for _ in range(RECENT_TURNS_MAX + 1):
-        with session.turn("goal") as turn:
-            turn.complete()
-    turn = session.turn("goal", id="again")
-    with pytest.raises(InvalidTransition, match="c1"):
-        turn.tool_call("bash", {}, call_id="c1")
-    assert turn.tool_call("bash", {}, call_id="c2").run(lambda: "new") == "new"

@@ -11,7 +11,7 @@ import pytest
 
 from turnlog import Closed, InvalidInput, InvalidTransition, Session, Store, Turn
 from turnlog.disk import translate
-from turnlog.session_model import SETTINGS
+from turnlog.settings import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

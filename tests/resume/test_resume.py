@@ -184,6 +184,19 @@ def test_hooks_are_called_with_the_report(store: Store) -> None:
         assert seen == [recovery_of(session)] * 2
 
 
+def test_a_hook_reaches_the_session_that_is_resumed(store: Store) -> None:
+    titles: list[str] = []
+
+    def hook(recovery: Recovery) -> None:
+        recovery.handle.rename("taken up again")
+        titles.append(recovery.handle.state.title)
+
+    with store.resume(begun(store, 10), hooks=[hook]) as session:
+        assert session.recovery is not None
+        assert session.recovery.handle is session
+        assert titles == [session.state.title] == ["taken up again"]
+
+
 def test_a_hook_that_raises_leaves_the_session_closed_and_repaired(store: Store) -> None:
     def hook(_recovery: Recovery) -> None:
         raise RuntimeError("no")

@@ -28,6 +28,7 @@ from turnlog.aio.signals import AsyncSignalClose
 from turnlog.aio.step import AsyncStep
 from turnlog.aio.store import AsyncStore
 from turnlog.aio.turn import AsyncFlag, AsyncTurn
+from turnlog.aio.turn_view import AsyncTurnView
 from turnlog.aio.watching import AsyncSubscriber, AsyncSubscription
 
 __all__ = [
@@ -50,5 +51,6 @@ __all__ = [
     "AsyncTasks",
     "AsyncToolCall",
     "AsyncTurn",
+    "AsyncTurnView",
     "diff",
 ]

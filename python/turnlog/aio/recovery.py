@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from turnlog.aio.calls import Found
+    from turnlog.aio.session import AsyncSession
     from turnlog.state.records import Call, Turn
 
 
@@ -121,6 +122,13 @@ class AsyncRecovery(Facade[Recovery]):
     def session(self) -> str:
         """The session's id."""
         return self.sync.session
+
+    @property
+    def handle(self) -> AsyncSession:
+        """The session itself."""
+        from turnlog.aio.session import AsyncSession
+
+        return AsyncSession(self.sync.handle, self._threads)
 
     @property
     def reused(self) -> list[AsyncDanglingCall]:

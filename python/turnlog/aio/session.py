@@ -11,9 +11,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from turnlog.aio.feeds import Steps, batches, followed
-from turnlog.aio.plans import AsyncPlan
 from turnlog.aio.session_model import AsyncSessionModel
-from turnlog.aio.step import AsyncStep
 from turnlog.aio.turn import closing_here
 from turnlog.aio.watching import AsyncSubscriber
 from turnlog.feed.feed import FeedEvent
@@ -199,33 +197,6 @@ class AsyncSession(AsyncSessionModel):
         return self.sync.children
 
     # -- what was ---------------------------------------------------------------------------------------------------
-
-    async def step(self, turn: str, step: str) -> AsyncStep:
-        """Do as `Session.step` does.
-
-        >>> from turnlog.aio import AsyncStore
-        >>> async def main():
-        ...     async with AsyncStore.ephemeral() as store, await store.create() as session:
-        ...         await (await session.turn("hello", id="t1")).step(context=["hello"])
-        ...         return await (await session.step("t1", "s1")).context()
-        >>> asyncio.run(main())
-        ['hello']
-        """
-        return AsyncStep(await self._threads.run(self.sync.step, turn, step), self._threads)
-
-    async def current_plan(self) -> AsyncPlan | None:
-        """Do as `Session.current_plan` does.
-
-        >>> from turnlog.aio import AsyncStore
-        >>> async def main():
-        ...     async with AsyncStore.ephemeral() as store, await store.create() as session:
-        ...         await session.plan("1. reproduce 2. fix")
-        ...         return (await session.current_plan()).content
-        >>> asyncio.run(main())
-        '1. reproduce 2. fix'
-        """
-        found = await self._threads.run(lambda: self.sync.current_plan)
-        return None if found is None else AsyncPlan(found, self._threads)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 

@@ -12,30 +12,29 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from turnlog.aio.artifacts import AsyncArtifacts
 from turnlog.aio.calls import AsyncToolCall
-from turnlog.aio.files import AsyncSessionFiles
-from turnlog.aio.history import AsyncHistory
 from turnlog.aio.plans import AsyncPlan, AsyncTasks
 from turnlog.aio.recovery import AsyncRecovery
-from turnlog.aio.threads import Facade
+from turnlog.aio.session_history import AsyncSessionHistory
 from turnlog.aio.turn import AsyncTurn
 from turnlog.aio.watching import AsyncSubscription, Listener
 from turnlog.model.line import Worker
 from turnlog.model.turn import QUEUE, begin
-from turnlog.session import Session
-from turnlog.store_model import with_absolute_cwd
+from turnlog.settings import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from typing import Unpack
 
     from turnlog._core import Event, Receipt
     from turnlog.model.turn import Turn
+    from turnlog.settings import Settings
     from turnlog.state.records import Grant
     from turnlog.state.state import State
 
 Part = TypeVar("Part")
 
 
-class AsyncSessionModel(Facade[Session]):
+class AsyncSessionModel(AsyncSessionHistory):
     """The session model's methods of an `AsyncSession`."""
 
     @property
@@ -63,18 +62,6 @@ class AsyncSessionModel(Facade[Session]):
     def artifacts(self) -> AsyncArtifacts:
         """As `Session.artifacts`."""
         return AsyncArtifacts(self.sync.artifacts, self._threads)
-
-    async def files(self) -> AsyncSessionFiles:
-        """Do as `Session.files` does; the first use reads the log.
-
-        >>> from turnlog.aio import AsyncStore
-        >>> async def main():
-        ...     async with AsyncStore.ephemeral() as store, await store.create() as session:
-        ...         return len(await session.files())
-        >>> asyncio.run(main())
-        0
-        """
-        return AsyncSessionFiles(await self._threads.run(lambda: self.sync.files), self._threads)
 
     @property
     def tasks(self) -> AsyncTasks:
@@ -166,22 +153,9 @@ class AsyncSessionModel(Facade[Session]):
         """
         return await self._threads.run(self.sync.payload, event)
 
-    def history(self, shape: str = "anthropic") -> AsyncHistory:
-        """Do as `Session.history` does; iterate with `async for`.
-
-        >>> from turnlog.aio import AsyncStore
-        >>> async def main():
-        ...     async with AsyncStore.ephemeral() as store, await store.create() as session:
-        ...         await session.turn("list the files")
-        ...         return [message["role"] async for message in session.history("openai_chat")]
-        >>> asyncio.run(main())
-        ['user']
-        """
-        return AsyncHistory(self.sync, self._threads, shape)
-
     # -- the session itself ----------------------------------------------------------------------------------------
 
-    async def configure(self, **settings: Any) -> Receipt:
+    async def configure(self, *, custom: Mapping[str, Any] | None = None, **settings: Unpack[Settings]) -> Receipt:
         """Do as `Session.configure` does.
 
         >>> from turnlog.aio import AsyncStore
@@ -192,7 +166,7 @@ class AsyncSessionModel(Facade[Session]):
         >>> asyncio.run(main())
         'high'
         """
-        return await self._threads.run(self.sync.configure, **settings)
+        return await self._threads.run(self.sync.configure, custom=custom, **settings)
 
     async def rename(self, title: str | None) -> Receipt:
         """Do as `Session.rename` does.
@@ -256,7 +230,8 @@ class AsyncSessionModel(Facade[Session]):
         id: str | None = None,
         on_running: str = "refuse",
         timeout_ms: int | None = None,
-        **settings: Any,
+        custom: Mapping[str, Any] | None = None,
+        **settings: Unpack[Settings],
     ) -> AsyncTurn:
         """Do as `Session.turn` does. When the await is cancelled, the place in the line is given up, and a turn that
         began nevertheless is aborted before the cancellation goes on.
@@ -274,7 +249,7 @@ class AsyncSessionModel(Facade[Session]):
         fields: dict[str, Any] = {"name": id, "on_running": on_running, "timeout_ms": timeout_ms}
 
         def start() -> Turn:
-            return begin(self.sync._keeper(), input, **fields, settings=with_absolute_cwd(settings), worker=worker)
+            return begin(self.sync._keeper(), input, **fields, settings=checked(settings, custom), worker=worker)
 
         def give_up() -> None:
             worker.gave_up = True

@@ -36,9 +36,70 @@ class AsyncStep(Facade[Step]):
         return self.sync.ordinal
 
     @property
+    def ended_ordinal(self) -> int:
+        """The ordinal of the event that ended it, 0 while it runs."""
+        return self.sync.ended_ordinal
+
+    @property
     def outcome(self) -> str | None:
         """How it ended: completed or failed; None while it runs."""
         return self.sync.outcome
+
+    async def response(self) -> Any:
+        """Return `Step.response`.
+
+        >>> from turnlog.aio import AsyncStore
+        >>> async def main():
+        ...     async with AsyncStore.ephemeral() as store, await store.create() as session:
+        ...         step = await (await session.turn("hello")).step()
+        ...         await step.complete("hi")
+        ...         return await step.response()
+        >>> asyncio.run(main())
+        'hi'
+        """
+        return await self._threads.run(lambda: self.sync.response)
+
+    async def usage(self) -> dict[str, Any] | None:
+        """Return `Step.usage`.
+
+        >>> from turnlog.aio import AsyncStore
+        >>> async def main():
+        ...     async with AsyncStore.ephemeral() as store, await store.create() as session:
+        ...         step = await (await session.turn("hello")).step()
+        ...         await step.complete("hi", usage={"input": 5})
+        ...         return await step.usage()
+        >>> asyncio.run(main())
+        {'input': 5}
+        """
+        return await self._threads.run(lambda: self.sync.usage)
+
+    async def stop_reason(self) -> str | None:
+        """Return `Step.stop_reason`.
+
+        >>> from turnlog.aio import AsyncStore
+        >>> async def main():
+        ...     async with AsyncStore.ephemeral() as store, await store.create() as session:
+        ...         step = await (await session.turn("hello")).step()
+        ...         await step.complete("hi", stop_reason="end_turn")
+        ...         return await step.stop_reason()
+        >>> asyncio.run(main())
+        'end_turn'
+        """
+        return await self._threads.run(lambda: self.sync.stop_reason)
+
+    async def error(self) -> Any:
+        """Return `Step.error`.
+
+        >>> from turnlog.aio import AsyncStore
+        >>> async def main():
+        ...     async with AsyncStore.ephemeral() as store, await store.create() as session:
+        ...         step = await (await session.turn("hello")).step()
+        ...         await step.fail("overloaded")
+        ...         return await step.error()
+        >>> asyncio.run(main())
+        {'message': 'overloaded'}
+        """
+        return await self._threads.run(lambda: self.sync.error)
 
     async def context(self) -> list[Any]:
         """Do as `Step.context` does.

@@ -26,13 +26,14 @@ from turnlog.store_model import OFFLOAD_BYTES
 if TYPE_CHECKING:
     import builtins
     import os
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from types import TracebackType
-    from typing import Self
+    from typing import Self, Unpack
 
     from turnlog.aio.calls import Found
     from turnlog.errors import TurnlogError
     from turnlog.resume.recovered import Recovery
+    from turnlog.settings import FirstSettings
 
 
 class AsyncStore(AsyncStoreSessions):
@@ -133,7 +134,8 @@ class AsyncStore(AsyncStoreSessions):
         parent: str | None = None,
         durability: str = DURABLE,
         ephemeral: bool = False,
-        **settings: Any,
+        custom: Mapping[str, Any] | None = None,
+        **settings: Unpack[FirstSettings],
     ) -> AsyncSession:
         """Do as `Store.create` does; a session made for a cancelled await is there, and closed.
 
@@ -143,7 +145,14 @@ class AsyncStore(AsyncStoreSessions):
         >>> asyncio.run(main())
         'flaky test'
         """
-        fields: dict[str, Any] = {"cwd": cwd, "model": model, "tags": tags, "parent": parent, "ephemeral": ephemeral}
+        fields: dict[str, Any] = {
+            "cwd": cwd,
+            "model": model,
+            "tags": tags,
+            "parent": parent,
+            "ephemeral": ephemeral,
+            "custom": custom,
+        }
         return await self._opened(
             lambda: self.sync.create(id=id, title=title, durability=durability, **fields, **settings)
         )

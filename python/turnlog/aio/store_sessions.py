@@ -17,12 +17,14 @@ from turnlog.feed.store_feed import StoreEvent
 from turnlog.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+    from typing import Unpack
 
     from turnlog.aio.feeds import Call
     from turnlog.errors import TurnlogError
     from turnlog.log.lineage import Origin
     from turnlog.session import Session
+    from turnlog.settings import ForkSettings
 
 
 class AsyncStoreSessions(Facade[Store]):
@@ -37,7 +39,8 @@ class AsyncStoreSessions(Facade[Store]):
         id: str | None = None,
         title: str | None = None,
         tags: Iterable[str] = (),
-        **settings: Any,
+        custom: Mapping[str, Any] | None = None,
+        **settings: Unpack[ForkSettings],
     ) -> AsyncSession:
         """Do as `Store.fork` does.
 
@@ -51,7 +54,7 @@ class AsyncStoreSessions(Facade[Store]):
         """
         source = parent if isinstance(parent, str) else parent.sync
         return await self._opened(
-            lambda: self.sync.fork(source, at, turn=turn, id=id, title=title, tags=tags, **settings)
+            lambda: self.sync.fork(source, at, turn=turn, id=id, title=title, tags=tags, custom=custom, **settings)
         )
 
     async def _opened(self, opening: Callable[[], Session], stop: Callable[[], None] | None = None) -> AsyncSession:

@@ -16,6 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from turnlog.settings import ForkSettings
+
 OBJECTS: dict[str, dict[str, Any]] = {
     "forked": {
         **dict.fromkeys(("session", "parent", "parent_chain"), "string"),
@@ -34,7 +36,7 @@ OBJECTS: dict[str, dict[str, Any]] = {
         click.Option(["--cwd"], metavar="PATH", help="The working directory, instead of the parent's."),
     ],
 )
-def command(call: Invocation, *, reference: str, **given: str | None) -> int:
+def command(call: Invocation, *, reference: str, title: str | None, model: str | None, cwd: str | None) -> int:
     """Make a session that goes on from another one after an event (default: its last one); print the new id.
 
     Nothing is copied: the fork reads what came before from the parent, which may be in use meanwhile.
@@ -42,9 +44,13 @@ def command(call: Invocation, *, reference: str, **given: str | None) -> int:
     wanted = parse_reference(reference)
     if wanted.first != wanted.last:
         raise click.UsageError(f"{reference!r}: a fork begins after one event, ID:ORDINAL")
-    chosen = {name: value for name, value in given.items() if value is not None}
+    chosen: ForkSettings = {}
+    if model is not None:
+        chosen["model"] = model
+    if cwd is not None:
+        chosen["cwd"] = cwd
     with call.open(read_only=False) as store:
-        child = store.fork(wanted.session, wanted.last, **chosen)
+        child = store.fork(wanted.session, wanted.last, title=title, **chosen)
         origin = store.parent(child.id)
     assert origin is not None  # noqa: S101 - it was forked just now
     if call.json:

@@ -154,10 +154,18 @@ def _facts(session: Session, state: State, recovery: Recovery) -> dict[str, Any]
         "model": state.model,
         "last_activity_us": state.time_us,
         "turns": sum(state.turn_counts.values()) + (state.turn is not None),
-        "messages": state.messages.count,
+        "messages": _messages(state),
         "tokens_input": state.usage.input,
         "tokens_output": state.usage.output,
     }
+
+
+def _messages(state: State) -> int:
+    """Return how many messages a person would count: those in the log; of a history without them, what was asked in its
+    turns and answered in its steps.
+    """
+    found, turns = state.messages, sum(state.turn_counts.values()) + (state.turn is not None)
+    return (found.user or turns) + (found.assistant or state.step_counts.get("completed", 0)) + found.system
 
 
 def _summary(session: Session, state: State, recovery: Recovery) -> str:

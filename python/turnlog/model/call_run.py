@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from turnlog.errors import InvalidInput, InvalidTransition, OutcomeUnknown
 from turnlog.model.call_view import CallView
 from turnlog.model.calling import arguments_for, aside, is_async, pause, stopped_by
-from turnlog.model.calls import Outcome, describe, kind_of, save
+from turnlog.model.calls import Outcome, describe, kind_of, save, told
 from turnlog.state.transitions import EXTERNAL, STARTED
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ class CallRun(CallView):
         >>> call.fail("there is no such tool").state
         'failed'
         """
-        kept = describe(error) if isinstance(error, BaseException) else {"message": error}
+        kept = told(error)
         return self._end("tool.failed", Outcome(False, error=kept), error=kept)
 
     def _end(self, type: str, outcome: Outcome, **fields: Any) -> Self:

@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 from msgspec.structs import replace
 
 from turnlog import _core
+from turnlog.arguments import require_text
 from turnlog.decoding import decode
 from turnlog.errors import InvalidInput, InvalidTransition, PayloadTooLarge, ToolFailed, TurnlogError
 from turnlog.events import understood
@@ -259,6 +260,14 @@ def _as_text(live: Live, payload: dict[str, Any]) -> dict[str, Any]:
 def describe(error: BaseException) -> dict[str, str]:
     """Return what an event keeps of an exception."""
     return {"type": kind_of(error), "message": text_of(str, error)}
+
+
+def told(error: BaseException | str) -> dict[str, str]:
+    """Return what an event keeps of an error that a caller names. Raises InvalidInput for what is none."""
+    if isinstance(error, BaseException):
+        return describe(error)
+    require_text("error", error)
+    return {"message": error}
 
 
 def kind_of(value: object) -> str:

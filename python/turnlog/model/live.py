@@ -21,10 +21,13 @@ from turnlog.errors import Closed, InvalidInput, InvalidPayload, TurnlogError
 from turnlog.ids import new_id, now_us, parse_id
 from turnlog.memory import MemoryArtifacts
 from turnlog.model.calls import CallBook
+from turnlog.model.turn_ids import TurnIds
+from turnlog.reference import Stored
 from turnlog.state.reduce import RULES, check_transition, fold, reduce, reduce_ephemeral
 from turnlog.state.selectors import Watcher
 from turnlog.state.state import State
 from turnlog.state.transitions import CALL, NOT_EXECUTED, STARTED
+from turnlog.store_model import in_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -41,6 +44,8 @@ _CALL_ENDS = frozenset({*CALL[STARTED], "tool.denied", "tool.resolved"}) - {"too
 _DEEP = frozenset(type for type, rule in RULES.items() if rule.fields is None or "usage" in rule.fields)
 """Types of whose payload the state keeps parts, or numbers: they are reduced in the form that a reader finds."""
 
+_SETTINGS = frozenset({"session.created", "session.configured", "session.forked"})
+
 _NEW_WORK = frozenset({"turn.started", "turn.input_queued", "step.started", "tool.proposed", "tool.started"})
 """What a session that closes takes no more; what ends something is taken until the writer is gone."""
 
@@ -56,9 +61,11 @@ class Live:
         self.turn: Turn | None = None  # the latest one that this process began
         self.worker: Worker | None = None  # who began the running turn; None if another process did
         self.book = CallBook()
+        self.turn_ids = TurnIds()
         self.known_from: int | None = None  # `finished` knows every call of a turn that began after this ordinal
         self.finished: dict[tuple[str, str], int] = {}  # of the running turn: call -> ordinal of its outcome
         self.closed = False
+        self.paused: Callable[[], None] = _nothing  # to be called when a turn has ended
         self.artifacts: ArtifactStore | MemoryArtifacts = (
             MemoryArtifacts() if session.is_ephemeral else session.artifacts
         )
@@ -112,8 +119,12 @@ class Live:
         subscription: Subscription = self._watcher.subscribe(selected, callback, now=now)
         return subscription
 
-    def stored_form(self, payload: dict[str, Any]) -> dict[str, Any]:
-        """Return the payload with its large strings put aside."""
+    def stored_form(self, type: str, payload: dict[str, Any]) -> dict[str, Any]:
+        """Return the payload with its large strings put aside; settings stay whole, for the state holds them."""
+        if type in _SETTINGS:
+            return in_place(payload)
+        if type == "turn.started" and payload.get("settings"):
+            payload = {**payload, "settings": Stored(in_place(payload["settings"]))}
         form: dict[str, Any] = offload(payload, self.session.offload_bytes, put=self.artifacts.put)
         return form
 
@@ -155,15 +166,19 @@ class Live:
             raise Closed(f"{type}: the session is closing", session=self.session.id)
         payload = events.stamped(type, payload)
         if checked:
+            _require_valid(type, payload)
             self.check(type, payload)
         known = events.TYPES.get(type)
-        level = durability or (events.DURABLE if known is None else known.durability)
-        return self.session.append(type, self.stored_form(payload), durability=level)
+        level = (events.DURABLE if known is None else known.durability) if durability is None else durability
+        return self.session.append(type, self.stored_form(type, payload), durability=level)
 
     def record_group(self, items: list[tuple[str, dict[str, Any]]]) -> list[Receipt]:
         """Append several events durably and together or not at all; the caller has checked that they are legal."""
         self.ready()
-        stored = [(type, self.stored_form(events.stamped(type, payload))) for type, payload in items]
+        stamped = [(type, events.stamped(type, payload)) for type, payload in items]
+        for type, payload in stamped:
+            _require_valid(type, payload)
+        stored = [(type, self.stored_form(type, payload)) for type, payload in stamped]
         return self.session.append_many(stored, atomic=len(items) > 1)
 
     def doubt(self) -> None:
@@ -314,6 +329,15 @@ class Live:
                 self._watcher.notify()
             finally:
                 self._telling.release()
+
+
+def _nothing() -> None:
+    """Do nothing: nobody keeps anything that a pause would save."""
+
+
+def _require_valid(type: str, payload: dict[str, Any]) -> None:
+    context = payload.get("context")
+    events.require_valid(type, {**payload, "context": context.value} if isinstance(context, Stored) else payload)
 
 
 def _as_read(type: str, payload: dict[str, Any]) -> dict[str, Any]:

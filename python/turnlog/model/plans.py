@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from turnlog.arguments import require_name, require_text
 from turnlog.errors import InvalidTransition, NotFound
 from turnlog.ids import format_id, new_id
 
@@ -106,6 +107,9 @@ class Tasks:
         >>> Store.ephemeral().create().tasks.add("reproduce it", id="a").state
         'pending'
         """
+        require_text("title", title)
+        if id is not None:
+            require_name("id", id)
         name = id or format_id(new_id())
         payload: dict[str, Any] = {"task": name, "title": title}
         needs = [_name(task) for task in depends_on]
@@ -200,6 +204,7 @@ def grant(live: Live, tool: str, pattern: str | None, *, by: str | None, name: s
     >>> grant(Store.ephemeral().create()._keeper(), "bash", "git *", by="user", name="g1").tool
     'bash'
     """
+    require_name("tool", tool)
     payload = {"grant": name or format_id(new_id()), "tool": tool, "pattern": pattern, "by": by}
     with live.order:
         live.record("permission.granted", {key: value for key, value in payload.items() if value is not None})

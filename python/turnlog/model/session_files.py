@@ -11,12 +11,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from turnlog.errors import ArtifactNotFound, Damaged, InvalidInput, NotFound
+from turnlog.errors import ArtifactNotFound, Damaged, InvalidInput, NotFound, TurnlogError
 from turnlog.events import understood
 from turnlog.files.files import FileCache
 
 if TYPE_CHECKING:
-    from turnlog.errors import TurnlogError
     from turnlog.files.file_state import FileState
     from turnlog.model.live import Live
 
@@ -27,8 +26,9 @@ _TYPE = "file.snapshot"
 class SessionFiles(FileCache):
     """What the session's agent knows of files: `Session.files`. Relative paths begin in the session's `cwd`.
 
-    The states of the files marked last are written into the log by `save`, when the session closes, and with the first
-    mark that comes half a minute or more after the last time.
+    The states of the files marked last are written into the log by `save`, when the session closes, and half a minute
+    or more after the last time: with the first mark then, or when a turn ends. What was marked after that is lost when
+    the process is killed; `has_external_modification` then raises NotFound, as for a file that was never marked.
     """
 
     def __init__(self, live: Live) -> None:
@@ -41,6 +41,7 @@ class SessionFiles(FileCache):
         self._is_dirty = False
         self._saved_s = time.monotonic()
         self._restore()
+        live.paused = self._pause
 
     def save(self) -> bool:
         """Write the cache into the log, if it has changed: before a pause, for example. Tell whether there was need to.
@@ -65,6 +66,19 @@ class SessionFiles(FileCache):
             raise
         return True
 
+    def _pause(self) -> None:
+        """Save where that is due, at the end of a turn: its outcome is stored, so nothing is raised; what could not be
+        saved stays to be saved by the next mark that is due, or by the close, which raise.
+        """
+        try:
+            self._save_if_due()
+        except TurnlogError:
+            self._is_dirty = True
+
+    def _save_if_due(self) -> None:
+        if self._is_dirty and time.monotonic() - self._saved_s >= SAVE_INTERVAL_S and self._live.session.is_writing:
+            self.save()
+
     def _restore(self) -> None:
         ordinal = self._live.current().files.snapshot_ordinal
         if not ordinal:
@@ -83,5 +97,4 @@ class SessionFiles(FileCache):
     def _keep(self, state: FileState) -> None:
         super()._keep(state)
         self._is_dirty = True
-        if time.monotonic() - self._saved_s >= SAVE_INTERVAL_S and self._live.session.is_writing:
-            self.save()
+        self._save_if_due()

@@ -7,20 +7,22 @@ Must not know: how a context is stored, what a message means to a provider.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from turnlog.errors import InvalidInput, NotFound, TurnlogError
 from turnlog.events import understood
-from turnlog.model.calls import describe
+from turnlog.model.calls import told
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
     from types import TracebackType
     from typing import Self
 
     from turnlog.model.live import Live
 
 _USAGE_NAMES = {"cache_creation": "cache_write"}
+_STEPS = ("step.started", "step.completed", "step.failed")
 _LEFT = "the block was left without complete()"
 
 
@@ -44,6 +46,35 @@ class Step:
         self.ordinal = ordinal
         self.outcome: str | None = None
         self._live = live
+        self.ended_ordinal = 0  # of the event that ended it
+
+    @property
+    def response(self) -> Any:
+        """The model's response as the provider gave it; None while there is none. Read from the log."""
+        return self._end().get("response")
+
+    @property
+    def usage(self) -> dict[str, Any] | None:
+        """The tokens it cost, as `complete` or `fail` were told. Read from the log."""
+        found: dict[str, Any] | None = self._end().get("usage")
+        return found
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the model stopped. Read from the log."""
+        found: str | None = self._end().get("stop_reason")
+        return found
+
+    @property
+    def error(self) -> Any:
+        """What `fail` was told, an object with `message`, and `type` for an exception. Read from the log."""
+        return self._end().get("error")
+
+    def _end(self) -> dict[str, Any]:
+        """Return what the event that ended it holds; nothing while it runs, and where that is not understood."""
+        if not self.ended_ordinal:
+            return {}
+        return self._live.fields(self._live.session.event(self.ended_ordinal)) or {}
 
     def context(self) -> list[Any]:
         """Return exactly what the model was sent. Raises Damaged, NotFound, StorageError.
@@ -74,7 +105,7 @@ class Step:
         payload = self._payload(response=response, usage=_usage(usage), stop_reason=stop_reason)
         with self._live.order:
             receipt = self._live.record("step.completed", payload)
-            self.outcome = "completed"
+            self.outcome, self.ended_ordinal = "completed", receipt.ordinal
             contexts = self._live.contexts()
             for message, path in _messages(response):
                 contexts.learn(message, receipt.ordinal, path)
@@ -90,10 +121,11 @@ class Step:
         >>> step.outcome
         'failed'
         """
-        kept = describe(error) if isinstance(error, BaseException) else {"message": error}
+        kept = told(error)
         with self._live.order:
-            self._live.record("step.failed", self._payload(error=kept, status=status, usage=_usage(usage)))
-            self.outcome = "failed"
+            payload = self._payload(error=kept, status=status, usage=_usage(usage))
+            receipt = self._live.record("step.failed", payload)
+            self.outcome, self.ended_ordinal = "failed", receipt.ordinal
 
     def _payload(self, **fields: Any) -> dict[str, Any]:
         payload = {"turn": self.turn_id, "step": self.id}
@@ -175,27 +207,53 @@ def find_step(live: Live, turn: str, name: str) -> Step:
     """
     state = live.current()
     known = state.turn if state.turn is not None and state.turn.id == turn else state.recent_turns.get(turn)
+    after = 0 if known is None else known.ordinal
+    before = known.ended_ordinal + 1 if known is not None and known.ended_ordinal else None
+    found = None
+    for step in steps_between(live, turn, after, before):
+        if step.id == name:
+            found = step
+    if found is None:
+        raise NotFound(f"there is no step {name!r} of turn {turn!r}", session=live.session.id)
+    return found
+
+
+def steps_between(live: Live, turn: str, after: int, before: int | None) -> Iterator[Step]:
+    """Yield the steps of a turn whose events lie between two ordinals, each with its outcome.
+
+    >>> from turnlog import Store
+    >>> session = Store.ephemeral().create()
+    >>> turn = session.turn("hello", id="t1")
+    >>> turn.step().complete("hi")
+    >>> [step.response for step in steps_between(session._keeper(), "t1", 0, None)]
+    ['hi']
+    """
     step: Step | None = None
-    for event in live.session.events(
-        after=0 if known is None else known.ordinal,
-        before=known.ended_ordinal + 1 if known is not None and known.ended_ordinal else None,
-        types=("step.started", "step.completed", "step.failed"),
-    ):
-        fields = understood(event.type, event.payload)
-        if fields is None or (fields.get("turn"), fields.get("step")) != (turn, name):
+    for event in live.session.events(after=after, before=before, types=_STEPS):
+        fields = None if event.is_raw else understood(event.type, event.payload)
+        if fields is None or fields.get("turn", turn) != turn:  # without `turn`: of the running one
             continue
         if event.type == "step.started":
-            step = Step(live, turn, name, event.ordinal)
-        elif step is not None:
-            step.outcome = event.type.removeprefix("step.")
-    if step is None:
-        raise NotFound(f"there is no step {name!r} of turn {turn!r}", session=live.session.id)
-    return step
+            if step is not None:
+                yield step
+            step = Step(live, turn, str(fields.get("step")), event.ordinal)
+            continue
+        name = fields.get("step")
+        if step is None or name not in (None, step.id) or step.outcome is not None:
+            if step is not None:
+                yield step
+            step = Step(live, turn, str(name or ""), 0)  # an imported history knows only the response
+        step.outcome, step.ended_ordinal = event.type.removeprefix("step."), event.ordinal
+    if step is not None:
+        yield step
 
 
 def _usage(usage: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if usage is None:
         return None
+    given: object = usage  # whatever the annotation says
+    if not isinstance(given, Mapping):
+        raise InvalidInput(f"usage counts tokens by kind, as a dict, not {given.__class__.__name__}")
     for name in ("input", "output", "cache_read", "cache_write", "cache_creation"):
         count = usage.get(name, 0)
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:

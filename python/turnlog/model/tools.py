@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from turnlog import _core
+from turnlog.arguments import require_name, require_text
 from turnlog.errors import Conflict, InvalidInput, InvalidTransition
 from turnlog.ids import new_id
 from turnlog.model.call_run import CallRun
@@ -115,6 +116,7 @@ class ToolCall(CallRun):
         return self._decide("tool.cancelled", None, reason, frozenset({CANCELLED}))
 
     def _decide(self, type: str, by: str | None, reason: str | None, done: frozenset[str]) -> Self:
+        require_text("reason", reason, optional=True)
         with self._entry.deciding:
             if self.record.state not in done:
                 self._live.ready()
@@ -159,8 +161,9 @@ class ToolCall(CallRun):
             found, by = verifier(self.idempotency_key), by or "verifier"
         if isinstance(found, str):
             found = Resolution(found)
-        if found is not None and found.outcome not in OUTCOMES:
-            raise InvalidInput(f"an outcome is one of {', '.join(OUTCOMES)}, not {found.outcome!r}")
+        if found is not None and (not isinstance(found, Resolution) or found.outcome not in OUTCOMES):
+            given = found.outcome if isinstance(found, Resolution) else found
+            raise InvalidInput(f"an outcome is one of {', '.join(OUTCOMES)}, not {given!r}")
         with self._entry.deciding:
             self._resolve(found, by)
         return self
@@ -192,7 +195,10 @@ def propose(
     >>> propose(session._keeper(), turn.id, "bash", {"cmd": "ls"}, call_id="c1", effect="none", by=None)
     <ToolCall c1 proposed>
     """
-    if effect not in EFFECTS:
+    require_name("name", name)
+    if call_id is not None:
+        require_name("call_id", call_id)
+    if not isinstance(effect, str) or effect not in EFFECTS:
         raise InvalidInput(f"effect is one of {', '.join(EFFECTS)}, not {effect!r}")
     call_id = call_id or f"call_{new_id().hex()}"
     identity = name, _core.digest(_core.canonical(arguments))

@@ -11,10 +11,11 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+from turnlog.arguments import require_name, require_text
 from turnlog.errors import InvalidInput, InvalidTransition, TurnlogError
 from turnlog.ids import format_id, new_id
 from turnlog.model.calling import was_cancelled
-from turnlog.model.calls import describe
+from turnlog.model.calls import told
 from turnlog.model.line import Worker, wait_in_line
 from turnlog.model.step import Step, begin_step
 from turnlog.model.tools import ToolCall, propose
@@ -214,6 +215,7 @@ class Turn:
         >>> turn.outcome
         'aborted'
         """
+        require_text("reason", reason, optional=True)
         self._end("turn.aborted", {} if reason is None else {"reason": reason})
 
     def fail(self, error: BaseException | str) -> None:
@@ -225,7 +227,7 @@ class Turn:
         >>> turn.outcome
         'failed'
         """
-        kept = describe(error) if isinstance(error, BaseException) else {"message": error}
+        kept = told(error)
         self._end("turn.failed", {"error": kept})
 
     def _end(self, type: str, fields: dict[str, Any]) -> None:
@@ -243,6 +245,7 @@ class Turn:
                 self._outcome = type.removeprefix("turn.")
                 live.worker = None
                 live.order.notify_all()
+            live.paused()
             return
 
     def _not_started(self, state: State) -> list[Call]:
@@ -304,6 +307,8 @@ def begin(
     """
     if on_running not in {REFUSE, QUEUE}:
         raise InvalidInput(f"on_running is {REFUSE!r} or {QUEUE!r}, not {on_running!r}", session=live.session.id)
+    if name is not None:
+        require_name("id", name)
     worker = worker or Worker()
     turn = Turn(live, name or format_id(new_id()), input, settings)
     payload: dict[str, Any] = {"turn": turn.id}
@@ -319,6 +324,8 @@ def begin(
             message = f"turn.started {turn.id!r} while {len(live.waiting)} others wait for their turn"
             raise InvalidTransition(message, "turn_order", session=live.session.id)
         try:
+            if name is not None:
+                live.turn_ids.refuse_used(name, live.session, live.current())
             live.record("turn.started", payload)
             live.turn, live.worker = turn, worker
         except BaseException as error:

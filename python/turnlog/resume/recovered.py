@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from turnlog.model.tools import ToolCall
+    from turnlog.session import Session
     from turnlog.state.records import Call, Turn
 
     Find = Callable[[str, str], ToolCall]
@@ -108,9 +109,10 @@ class DanglingCall:
 class Recovery:
     """The report of a resume."""
 
-    def __init__(self, session: str) -> None:
+    def __init__(self, handle: Session) -> None:
         """Start with nothing found."""
-        self.session = session
+        self.session = handle.id
+        self.handle = handle  # the session itself, for hooks: they are called before the caller has it
         self.reused: list[DanglingCall] = []  # finished in the interrupted turn: their outcomes are in the log
         self.retryable: list[DanglingCall] = []  # never started, or repeatable: a policy may run them
         self.unknown: list[DanglingCall] = []  # started, no outcome, not repeatable: ask, never run blindly

@@ -94,7 +94,7 @@ class Resume:
         """Prepare; nothing is touched yet."""
         self.store = store
         self.session = session
-        self.recovery = Recovery(session.id)
+        self.recovery = Recovery(session)
         self.state = State(session.id)
         self.recovery.accepts_damage = self._accept_damage = accept_damage
         self._sources: dict[dangling.Key, Any] = {}

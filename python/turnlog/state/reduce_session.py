@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from turnlog.artifacts.offload import references, resolve
+from turnlog.errors import ArtifactNotFound
+from turnlog.settings import RESERVED
 from turnlog.state.records import Context, Files, Grant, Identity, Origin
 from turnlog.state.reduce_rules import (
     Payload,
@@ -25,12 +28,9 @@ from turnlog.state.reduce_rules import (
 from turnlog.state.state import NAMES_MAX, State
 from turnlog.state.transitions import OPEN, SESSION
 
-_NO_SETTINGS = frozenset(
-    (
-        *("v", "by", "time", "source", "turn"),
-        *("title", "tags", "tags_removed", "parent", "principal", "fork_ordinal", "parent_chain", "parent_event"),
-    )
-)
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from turnlog.reference import Reference
 
 
 def judge_session(state: State, type: str, payload: Payload) -> Refusal | None:
@@ -86,17 +86,28 @@ def _describe(state: State, payload: Payload, ordinal: int) -> None:
 def _configured(state: State, _type: str, payload: Payload, ordinal: int, _time_us: int) -> None:
     settings = dict(state.settings)
     for name, value in payload.items():
-        if name in _NO_SETTINGS:
+        if name in RESERVED:
             continue
         if value is None:
             settings.pop(name, None)
         elif name in settings or len(settings) < NAMES_MAX:
-            settings[name] = value
+            settings[name] = _whole(value)
         else:
             note(state, ordinal, Refusal("settings_full", f"more than {NAMES_MAX} settings"))
             break
     if settings != state.settings:
         state.settings, state.configured_ordinal = settings, ordinal
+
+
+def _whole(value: object) -> object:
+    """Return a setting as it was given: they are stored in place, but for the escape of keys that look like ours."""
+    if not isinstance(value, dict | list) or any(references(value)):
+        return value
+    return resolve(value, _nothing_to_read)
+
+
+def _nothing_to_read(reference: Reference) -> bytes:
+    raise ArtifactNotFound(f"a setting refers to artifact {reference.digest}")
 
 
 def _renamed(state: State, _type: str, payload: Payload, _ordinal: int, _time_us: int) -> None:
