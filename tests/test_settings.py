@@ -64,12 +64,25 @@ def test_a_setting_is_taken_back_by_none(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"),
-    [("modle", "model"), ("on_runing", "on_running"), ("efort", "effort"), ("permision_mode", "permission_mode")],
+    ("method", "given", "meant"),
+    [
+        ("create", "modle", "model"),
+        ("create", "titel", "title"),
+        ("create", "durablity", "durability"),
+        ("fork", "permision_mode", "permission_mode"),
+        ("configure", "efort", "effort"),
+        ("turn", "on_runing", "on_running"),
+        ("turn", "timeout", "timeout_ms"),
+    ],
 )
-def test_a_misspelt_keyword_is_refused_with_the_one_that_was_meant(given: str, meant: str) -> None:
+def test_a_misspelt_keyword_is_refused_with_the_one_that_was_meant(
+    store: Store, method: str, given: str, meant: str
+) -> None:
+    session = store.create()
+    owner, first = (store, [session] if method == "fork" else []) if method in {"create", "fork"} else (session, [])
     with pytest.raises(InvalidInput, match=f"'{given}': did you mean '{meant}'"):
-        checked({given: "x"}, None)
+        getattr(owner, method)(*first, **{given: "x"})
+    assert (session.head()[0], len(store.session_ids())) == (1, 1)
 
 
 def test_a_keyword_that_is_like_none_is_pointed_to_custom() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from turnlog.arguments import require_text
 from turnlog.errors import InvalidPayload, NotFound
 from turnlog.session_history import CREATING, SessionHistory
-from turnlog.settings import checked
+from turnlog.settings import OF_TURN, checked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ class SessionModel(SessionHistory):
             name=id,
             on_running=on_running,
             timeout_ms=timeout_ms,
-            settings=checked(settings, custom),
+            settings=checked(settings, custom, others=OF_TURN),
         )
 
     def call(self, turn: str, call_id: str) -> ToolCall:

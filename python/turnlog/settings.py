@@ -49,6 +49,11 @@ SETTINGS = ("model", "effort", "cwd", "permission_profile", "permission_mode", "
 FIRST = (*SETTINGS, "principal")
 """What a session begins with: `principal`, on whose behalf it works, is part of its identity."""
 
+OF_TURN = ("input", "id", "on_running", "timeout_ms", "custom")
+OF_CREATE = ("id", "durability", "ephemeral", "custom")
+OF_FORK = ("at", "turn", "id", "title", "tags", "custom")
+"""The parameters beside the settings, for who means one of them and misspells it."""
+
 _TEXTS = ("model", "effort", "permission_mode", "principal")
 
 RESERVED = frozenset(
@@ -61,9 +66,13 @@ RESERVED = frozenset(
 
 
 def checked(
-    given: Mapping[str, Any], custom: Mapping[str, Any] | None, known: Iterable[str] = SETTINGS
+    given: Mapping[str, Any],
+    custom: Mapping[str, Any] | None,
+    known: Iterable[str] = SETTINGS,
+    others: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Return the settings that a caller names, with its own ones, and the folder as an absolute path.
+    """Return the settings that a caller names, with its own ones, and the folder as an absolute path. `others` are the
+    further parameters of the method that was called, which may have been meant.
 
     Raises InvalidInput for a keyword that is not known, for an own name that has a meaning already, and for what is no
     path.
@@ -77,7 +86,7 @@ def checked(
     known = tuple(known)
     for name, value in given.items():
         if name not in known:
-            raise InvalidInput(_unknown(name, known))
+            raise InvalidInput(_unknown(name, (*known, *others)))
         if name in _TEXTS:
             require_text(name, value, optional=True)
     return with_absolute_cwd({**given, **own(custom)})
@@ -117,6 +126,6 @@ def with_absolute_cwd(settings: dict[str, Any]) -> dict[str, Any]:
 def _unknown(name: str, known: tuple[str, ...]) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(name, (*known, "id", "input", "on_running", "timeout_ms", "title", "tags"), 1)
+    near = get_close_matches(name, known, 1)
     meant = f": did you mean {near[0]!r}?" if near else "."
     return f"there is no keyword {name!r}{meant} Settings of your own go into custom={{...}}"

@@ -57,11 +57,11 @@ class StoreForks:
         ['session.created', 'session.forked', 'note.written']
         """
         from turnlog.fork import end_of_turn, fork_point, make_fork
-        from turnlog.settings import FIRST, checked
+        from turnlog.settings import FIRST, OF_FORK, checked
         from turnlog.store_model import in_place
 
         require_text("title", title, optional=True)
-        given = in_place(checked(settings, custom, FIRST))
+        given = in_place(checked(settings, custom, FIRST, OF_FORK))
         tags = listed_texts("tags", tags)
         source = self.session(parent if isinstance(parent, str) else parent.id)
         self._check_writable(source.id)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from turnlog.arguments import listed_texts, require_text
 from turnlog.errors import InvalidPayload
-from turnlog.settings import FIRST, checked
+from turnlog.settings import FIRST, OF_CREATE, checked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def first_payload(custom: Mapping[str, Any] | None = None, **fields: Any) -> dic
     """
     for name in ("title", "parent"):
         require_text(name, fields.get(name), optional=True)
-    given = checked(fields, custom, (*FIRST, "title", "tags", "parent"))
+    given = checked(fields, custom, (*FIRST, "title", "tags", "parent"), OF_CREATE)
     given["tags"] = listed_texts("tags", fields.get("tags", ())) or None
     return in_place({name: value for name, value in given.items() if value is not None})
 

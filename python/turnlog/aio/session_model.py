@@ -19,7 +19,7 @@ from turnlog.aio.turn import AsyncTurn
 from turnlog.aio.watching import AsyncSubscription, Listener
 from turnlog.model.line import Worker
 from turnlog.model.turn import QUEUE, begin
-from turnlog.settings import checked
+from turnlog.settings import OF_TURN, checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -249,7 +249,9 @@ class AsyncSessionModel(AsyncSessionHistory):
         fields: dict[str, Any] = {"name": id, "on_running": on_running, "timeout_ms": timeout_ms}
 
         def start() -> Turn:
-            return begin(self.sync._keeper(), input, **fields, settings=checked(settings, custom), worker=worker)
+            return begin(
+                self.sync._keeper(), input, **fields, settings=checked(settings, custom, others=OF_TURN), worker=worker
+            )
 
         def give_up() -> None:
             worker.gave_up = True
