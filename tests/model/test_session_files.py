@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from turnlog import Session
+    from turnlog import Event, Session
 
 
 @pytest.fixture
@@ -220,3 +221,88 @@ def test_marks_and_saves_of_many_threads_lose_no_file(store: Store, tmp_path: Pa
             thread.join()
     with store.resume(session.id) as again:
         assert len(again.files) == 64
+
+
+def digest_of(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_accesses_that_were_recorded_behind_the_snapshot_are_known_after_a_resume(store: Store, tmp_path: Path) -> None:
+    for name in ("kept", "changed", "deleted", "unread"):
+        (tmp_path / name).write_text("one")
+    with store.create(cwd=str(tmp_path)) as session:
+        session.files.mark_read("kept")
+        session.files.save()
+        (tmp_path / "kept").write_text("written later")
+        for name in ("kept", "changed", "deleted"):
+            session.record("file.written", {"path": name, "digest": digest_of(tmp_path / name)})
+        session.record("file.read", {"path": "unread"})  # without a digest, which says nothing
+        session.append("file.read", {"path": "kept", "digest": "?", "source": {"line": 1}})
+    (tmp_path / "changed").write_text("two")
+    (tmp_path / "deleted").unlink()
+    with store.resume(session.id) as again:
+        found = [again.files.has_external_modification(name) for name in ("kept", "changed", "deleted")]
+        assert found == [None, "modified", "deleted"]
+        assert "unread" not in again.files
+        assert [state.written for state in again.files.recent()] == [True, True, True]
+
+
+def test_the_later_one_of_a_mark_and_a_record_counts_and_a_snapshot_holds_both(store: Store, tmp_path: Path) -> None:
+    for name in ("marked", "recorded", "only recorded"):
+        (tmp_path / name).write_text("one")
+    with store.create(cwd=str(tmp_path)) as session:
+        old = digest_of(tmp_path / "marked")
+        session.record("file.read", {"path": "marked", "digest": old})
+        session.files.mark_read("recorded")
+        for name in ("marked", "recorded"):
+            (tmp_path / name).write_text("two")
+        session.files.mark_written("marked")
+        session.record("file.written", {"path": "recorded", "digest": digest_of(tmp_path / "recorded")})
+        session.record("file.read", {"path": "only recorded", "digest": old})
+        assert session.files.save()
+        assert session.state.files.touched_since == 0
+    with store.resume(session.id) as again:
+        names = ("marked", "recorded", "only recorded")
+        assert [again.files.has_external_modification(name) for name in names] == [None, None, None]
+        assert len(again.files) == 3
+
+
+def test_a_mark_looks_for_records_only_where_there_are_new_ones(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "notes.txt").write_text("one")
+    with store.create(cwd=str(tmp_path)) as session:
+        session.files.mark_read("notes.txt")
+        reads: list[object] = []
+        events = session.events
+
+        def counted(**window: Any) -> Iterator[Event]:
+            reads.append(window)
+            return events(**window)
+
+        monkeypatch.setattr(session, "events", counted)
+        for _ in range(10):
+            session.append("acme.note", {})
+            session.files.mark_read("notes.txt")
+            assert session.files.has_external_modification("notes.txt") is None
+        assert reads == []
+        session.record("file.read", {"path": "notes.txt", "digest": digest_of(tmp_path / "notes.txt")})
+        session.files.mark_read("notes.txt")
+        assert len(reads) == 1
+
+
+def test_what_was_forgotten_stays_forgotten(store: Store, tmp_path: Path) -> None:
+    for name in ("marked", "recorded", "again"):
+        (tmp_path / name).write_text("one")
+    with store.create(cwd=str(tmp_path)) as session:
+        session.files.mark_read("marked")
+        session.files.save()
+        for name in ("recorded", "again"):
+            session.record("file.read", {"path": name, "digest": digest_of(tmp_path / name)})
+        for name in ("marked", "recorded", "again"):
+            session.files.forget(name)
+        session.record("file.read", {"path": "again", "digest": digest_of(tmp_path / "again")})
+        assert session.files.has_external_modification("again") is None
+    with store.resume(session.id) as again:
+        assert again.files.has_external_modification("again") is None
+        assert len(again.files) == 1
