@@ -52,6 +52,7 @@ def test_large_settings_of_a_turn_stay_whole_and_its_input_goes_aside(store: Sto
         turn.complete()
     (started,) = store.session(session.id).events(types=["turn.started"])
     assert list(started.payload["input"]) == ["$artifact"]
+    assert started.payload["settings"]["environment"]["A"] == LARGE["A"]
     (view,) = store.session(session.id).turns()
     assert (view.settings, view.input) == ({"environment": LARGE, **CUSTOM}, "x" * 100_000)
     assert store.session(session.id).state.settings == {}

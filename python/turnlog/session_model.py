@@ -254,7 +254,7 @@ class SessionModel(SessionHistory):
         """Begin a turn: one goal, and all that is done for it. Use it as a `with` block; see `Turn`.
 
         While another turn runs, `on_running="refuse"` raises InvalidTransition and `"queue"` waits: those who wait are
-        served in the order they came, TimeoutError after `timeout_ms`. `settings` and `custom` (as in `configure`)
+        served in the order they came, InvalidTransition after `timeout_ms`. `settings` and `custom` (as in `configure`)
         hold for this turn only: they are in its first event, not in `state`. An `id` that an earlier turn had raises
         InvalidTransition. Raises Closed when the session is closed meanwhile.
 

@@ -306,3 +306,26 @@ def test_what_was_forgotten_stays_forgotten(store: Store, tmp_path: Path) -> Non
     with store.resume(session.id) as again:
         assert again.files.has_external_modification("again") is None
         assert len(again.files) == 1
+
+
+def test_a_record_that_came_while_a_snapshot_was_made_is_in_the_next_one(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("marked", "recorded"):
+        (tmp_path / name).write_text("one")
+    with store.create(cwd=str(tmp_path)) as session:
+        files = session.files
+        make = files.to_snapshot
+
+        def interrupted() -> dict[str, Any]:
+            made = make()
+            session.record("file.read", {"path": "recorded", "digest": digest_of(tmp_path / "recorded")})
+            return made
+
+        with monkeypatch.context() as patch:
+            patch.setattr(files, "to_snapshot", interrupted)
+            files.mark_read("marked")
+            assert files.save()
+    assert snapshots(store.session(session.id)) == 2
+    with store.resume(session.id) as again:
+        assert again.files.has_external_modification("recorded") is None
