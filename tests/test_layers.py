@@ -29,7 +29,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     (
         *("session", "session_history", "session_model", "session_watching"),
         *("store", "store_forks", "store_lookup", "store_model", "store_watching"),
-        *("diff", "feed", "forget", "fork", "lookup", "memory_store", "model", "projector", "resume", "shutdown"),
+        *("diff", "feed", "forget", "fork", "lookup", "memory_store", "model", "projector", "resume"),
+        *("shutdown", "signals"),
     ),
     ("__init__", "aio"),
     ("verify",),

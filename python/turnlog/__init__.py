@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from turnlog.model.turn_view import TurnView
     from turnlog.reference import Reference
     from turnlog.session import Session
+    from turnlog.signals import SignalExit
     from turnlog.state.state import State
     from turnlog.store import Store
 
@@ -58,6 +59,7 @@ else:
         "Reference": "reference",
         "Resolution": "model.tools",
         "Session": "session",
+        "SignalExit": "signals",
         "State": "state.state",
         "Step": "model.step",
         "Store": "store",
@@ -118,6 +120,7 @@ __all__ = [  # noqa: RUF022 - in the order of sorted(), which a test compares
     "Resolution",
     "Session",
     "SessionNotFound",
+    "SignalExit",
     "State",
     "Step",
     "StorageError",

@@ -1,45 +1,42 @@
 """Ordered shutdown: nothing new, running turns asked to stop, children stopped; then the sessions close.
 
-Owns: the order and its deadline, closing at a signal and when the interpreter exits. Invariants: what hangs, hangs
-until the deadline and no longer; an event that was acknowledged is in the log whatever happens here; a signal ends the
-process the way it would have without us. Must not know: how a session is closed, what a turn does.
+Owns: the order and its deadline, closing when the interpreter exits. Invariants: what hangs, hangs until the deadline
+and no longer; an event that was acknowledged is in the log whatever happens here. Must not know: how a session is
+closed, what a turn does, what a signal is (signals.py).
 """
 
 from __future__ import annotations
 
-import _thread
 import atexit
-import os
-import sys
 import threading
 import time
 
 from turnlog.children import stop_children
+from turnlog.errors import TurnlogError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from types import FrameType, TracebackType
-    from typing import Any, Self
+    from collections.abc import Callable, Iterable
 
     from turnlog.model.live import Live
+    from turnlog.model.turn import Turn
     from turnlog.session import Session
     from turnlog.store import Store
 
 DEADLINE_MS = 10_000
-_TURNS_PART = 0.4  # of the time, for turns to end by themselves; children have the rest
+TURNS_PART = 0.4  # of the time, for turns to end by themselves; children have the rest
 _POLL_S = 0.005
-_TRIES = 100  # how often a signal waits for the main thread to leave turnlog's own code, every 5 ms
-_BEYOND_S = 5.0
 
 _open_stores: dict[int, Store] = {}  # those that write, by id(): strong, so that the exit finds them
+_last: list[Callable[[], None]] = []  # what the exit does when all of them are closed
 
 
 def stop_work(sessions: Iterable[Session], deadline_ms: int) -> list[str]:
     """Refuse new turns, steps and calls, ask running turns to stop and wait for them, stop the children.
 
     Return the names of children that could not be stopped in time. A turn whose thread is the calling one, or has
-    ended, is not waited for; a tool that another thread runs is.
+    ended, is not waited for; a tool that another thread runs is. When a signal closes, the calling thread's turn is
+    aborted: that thread does not come back to it.
 
     >>> from turnlog import Store
     >>> session = Store.ephemeral().create()
@@ -49,7 +46,7 @@ def stop_work(sessions: Iterable[Session], deadline_ms: int) -> list[str]:
     """
     sessions = list(sessions)
     end = time.monotonic() + deadline_ms / 1000
-    turns_end = time.monotonic() + deadline_ms / 1000 * _TURNS_PART
+    turns_end = time.monotonic() + deadline_ms / 1000 * TURNS_PART
     kept = [live for session in sessions if (live := session._kept()) is not None]
     for live in kept:
         live.close()
@@ -57,6 +54,8 @@ def stop_work(sessions: Iterable[Session], deadline_ms: int) -> list[str]:
         time.sleep(_POLL_S)
     registries = [found for session in sessions if (found := session._kept_children()) is not None]
     left = stop_children(registries, max(0.0, end - time.monotonic()))
+    for live in kept:
+        _abort_own(live)
     if left:
         import logging
 
@@ -70,6 +69,30 @@ def _is_worked_on(live: Live) -> bool:
     if worker is None or worker.closes or worker.thread == threading.get_ident() or live.running_turn() is None:
         return False
     return worker.goes_on()
+
+
+def own_turn(live: Live, thread: int) -> Turn | None:
+    """Return the running turn if a thread began it.
+
+    >>> from turnlog import Store
+    >>> session = Store.ephemeral().create()
+    >>> turn = session.turn("hello")
+    >>> own_turn(session._keeper(), threading.get_ident()) is turn, own_turn(session._keeper(), 0)
+    (True, None)
+    """
+    worker = live.worker
+    return live.running_turn() if worker is not None and worker.thread == thread else None
+
+
+def _abort_own(live: Live) -> None:
+    if live.ended_by is None or (turn := own_turn(live, threading.get_ident())) is None:
+        return
+    try:
+        turn.abort(f"interrupted by {live.ended_by}")
+    except TurnlogError:  # the session must still be closed; without an outcome the turn is interrupted at the resume
+        import logging
+
+        logging.getLogger("turnlog").exception("the end of turn %s could not be recorded", turn.id)
 
 
 # -- at exit -----------------------------------------------------------------------------------------------------------
@@ -99,116 +122,29 @@ def forget(store: Store) -> None:
 
 def _close_all() -> None:
     for store in list(_open_stores.values()):
-        _close(store, DEADLINE_MS)
+        close_anyway(store, DEADLINE_MS)
+    while _last:
+        _last.pop()()
 
 
-def _close(store: Store, deadline_ms: int) -> None:
+def at_last(end: Callable[[], None]) -> None:
+    """Call a function when the interpreter exits and the stores are closed; only with a store open for writing.
+
+    >>> at_last(lambda: None)
+    >>> _last.pop()()
+    """
+    _last.append(end)
+
+
+def close_anyway(store: Store, deadline_ms: int) -> None:
+    """Close a store; an error is logged.
+
+    >>> from turnlog import Store
+    >>> close_anyway(Store.ephemeral(), 500)
+    """
     try:
         store.close(deadline_ms=deadline_ms)
     except Exception:  # the process ends, and the other stores must still be closed
         import logging
 
         logging.getLogger("turnlog").exception("closing %r failed; the log holds what was acknowledged", store)
-
-
-# -- at a signal -------------------------------------------------------------------------------------------------------
-
-
-class SignalClose:
-    """Closes a store at a signal, then lets the signal do what it did before; made by `Store.close_on_signals`."""
-
-    def __init__(self, store: Store, signals: Iterable[int], deadline_ms: int) -> None:
-        """Install the handlers; only the main thread may."""
-        import signal
-
-        self._store = store
-        self._deadline_ms = deadline_ms
-        self._pid = os.getpid()
-        self._tries = 0
-        self._closing = False
-        self._previous: dict[int, Any] = {}
-        for signum in signals:
-            self._previous[signum] = signal.signal(signum, self._handle)
-
-    def restore(self) -> None:
-        """Put back the handlers that were there before, where ours are still installed; only in the main thread.
-
-        >>> import signal
-        >>> from turnlog import Store
-        >>> before = signal.getsignal(signal.SIGTERM)
-        >>> with Store.ephemeral() as store:
-        ...     store.close_on_signals().restore()
-        >>> signal.getsignal(signal.SIGTERM) is before
-        True
-        """
-        import signal
-
-        if threading.current_thread() is not threading.main_thread():
-            return
-        for signum, previous in self._previous.items():
-            if signal.getsignal(signum) == self._handle:
-                signal.signal(signum, signal.SIG_DFL if previous is None else previous)
-
-    def _handle(self, signum: int, frame: FrameType | None) -> None:
-        import signal
-
-        if self._closing:
-            return  # a second signal; the first one ends the process
-        if os.getpid() == self._pid:
-            if _is_inside(frame) and self._tries < _TRIES:
-                self._tries += 1
-                _thread.start_new_thread(_send_again, (threading.get_ident(), signum))
-                return  # the main thread may hold a lock that closing needs
-            self._closing = True
-            closed: list[bool] = []
-            _thread.start_new_thread(end_by_force, (self._deadline_ms, closed))
-            _close(self._store, self._deadline_ms)
-            closed.append(True)
-        previous = self._previous[signum]
-        self.restore()
-        if callable(previous):
-            previous(signum, frame)
-        elif previous != signal.SIG_IGN:
-            signal.signal(signum, signal.SIG_DFL)
-            os.kill(os.getpid(), signum)
-
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Put back the handlers."""
-        self.restore()
-
-
-def _is_inside(frame: FrameType | None) -> bool:
-    """Tell whether the code that was interrupted is turnlog's own, possibly by way of the standard library."""
-    while frame is not None:
-        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if package not in sys.stdlib_module_names or package == "__main__":
-            return package == "turnlog"
-        frame = frame.f_back
-    return False
-
-
-def _send_again(thread: int, signum: int) -> None:
-    """Signal the main thread once more, where handlers run."""
-    import signal
-
-    time.sleep(_POLL_S)
-    signal.pthread_kill(thread, signum)
-
-
-def end_by_force(deadline_ms: int, closed: list[bool]) -> None:
-    """End the process when closing hangs five seconds beyond its deadline, such as on a disk that does not answer;
-    `closed` then is still empty. For a thread.
-
-    >>> end_by_force(-5000, [True])
-    """
-    import signal
-
-    time.sleep(max(0.0, deadline_ms / 1000 + _BEYOND_S))
-    if not closed:
-        os.kill(os.getpid(), signal.SIGKILL)

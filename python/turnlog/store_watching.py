@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from turnlog.feed.store_feed import StoreEvent
     from turnlog.feed.subscribers import Subscriber
     from turnlog.session import Session
-    from turnlog.shutdown import SignalClose
+    from turnlog.signals import SignalClose
 
 _CHANGING = allocate_lock()  # held while a store's subscribers change
 
@@ -180,9 +180,12 @@ class StoreWatching:
     def close_on_signals(self, *signals: int, deadline_ms: int = 10_000) -> SignalClose:
         """Close the store in order when the process is told to end: at SIGTERM, or at the signals given.
 
-        The store is closed in the main thread, as soon as that is not inside turnlog, and the signal then does what it
-        would have done before: a handler that was there is called, else the process ends by the signal. Handlers are
-        put back by `restore()`, a `with` block or `close`. Call it in the main thread. Raises Closed, ValueError.
+        Turns are asked to stop (`Turn.cancelled`). If the main thread began one and has not ended it after a fifth of
+        the deadline, `SignalExit` is raised in it, so that `with` blocks abort the turn and close what they opened.
+        Then the store is closed in the main thread, as soon as that is not inside turnlog, and the signal does what it
+        would have done before: a handler that was there is called, else the process ends by the signal (after
+        `SignalExit` when the interpreter exits, at the deadline at the latest). Handlers are put back by `restore()`, a
+        `with` block or `close`. Call it in the main thread. Raises Closed, ValueError.
 
         >>> import signal
         >>> from turnlog import Store
@@ -192,7 +195,7 @@ class StoreWatching:
         from signal import SIGTERM
         from typing import cast
 
-        from turnlog.shutdown import SignalClose
+        from turnlog.signals import SignalClose
 
         self._refuse_closed()
         self._signal_close = SignalClose(cast("Any", self), signals or (SIGTERM,), deadline_ms)
@@ -224,4 +227,4 @@ class StoreWatching:
 
         forget(cast("Any", self))
         if self._signal_close is not None:
-            self._signal_close.restore()
+            self._signal_close.store_closed()

@@ -217,3 +217,41 @@ def test_a_signal_lets_the_tasks_end_their_turns_and_then_ends_the_process(tmp_p
         assert process.wait(60) == -signal.SIGTERM
     with Store.open(tmp_path) as store:
         assert store.session("latest").state.turn_counts == {"aborted": 1}
+
+
+DEAF = """
+import asyncio, sys
+from turnlog.aio import AsyncStore
+async def work(session):
+    async with await session.turn("long"):
+        print("ready", flush=True)
+        await asyncio.sleep(600)
+async def main():
+    async with await AsyncStore.open(sys.argv[1]) as store, store.close_on_signals(deadline_ms=2000):
+        async with await store.create() as session:
+            WORK
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "await work(session)",
+        "task = asyncio.ensure_future(work(session)); await asyncio.sleep(600)",
+        "await asyncio.wait([asyncio.ensure_future(work(session))]); await asyncio.sleep(600)",
+        "await asyncio.to_thread(lambda: asyncio.run(work(session)))",
+    ],
+)
+def test_a_task_that_does_not_end_its_turn_is_cancelled_for_a_signal(tmp_path: Path, work: str) -> None:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", DEAF.replace("WORK", work), str(tmp_path)]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == -signal.SIGTERM
+    with Store.open(tmp_path) as store:
+        (aborted,) = store.session("latest").events(types=["turn.aborted"])
+        assert aborted.payload["reason"] == "interrupted by SIGTERM"
+        assert os.listdir(tmp_path / "live") == []

@@ -20,7 +20,7 @@ from turnlog.history.history import History
 from turnlog.memory import MemoryArtifacts
 from turnlog.model.session_files import SessionFiles
 from turnlog.resume.recovered import DanglingCall, Recovery
-from turnlog.shutdown import SignalClose
+from turnlog.signals import SignalClose
 from turnlog.state.selectors import Subscription
 
 PAIRS: dict[type[Any], type[Any]] = {

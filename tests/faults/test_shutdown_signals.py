@@ -213,3 +213,128 @@ time.sleep(600)
     assert end(child, signal.SIGTERM)[0] == -signal.SIGTERM
     with Store.open(tmp_path) as store:
         assert len(list(store.session(ID).events())) == 3
+
+
+def turn_events(path: Path) -> list[tuple[str, str | None]]:
+    """Return the turn events of the log with their reasons."""
+    with Store.open(path, read_only=True) as store:
+        events = [event for event in store.session(ID).events() if event.type.startswith("turn.")]
+        return [(event.type, event.payload.get("reason")) for event in events]
+
+
+BLOCKS = """
+try:
+    with store, store.close_on_signals(deadline_ms=2000), session:
+        with session.turn("goal") as turn:
+            os.write(1, b"ready\\n")
+            WORK
+finally:
+    os.write(1, b"cleaned up\\n")
+"""
+
+
+def test_a_turn_of_the_main_thread_is_interrupted_and_its_blocks_are_left_before_the_signal_ends_the_process(
+    tmp_path: Path,
+) -> None:
+    child = run(tmp_path, BLOCKS.replace("WORK", "time.sleep(600)"))
+    assert end(child, signal.SIGTERM) == (-signal.SIGTERM, [b"cleaned up"], b"")
+    assert turn_events(tmp_path) == [("turn.started", None), ("turn.aborted", "interrupted by SIGTERM")]
+    assert ended_in_order(tmp_path)
+    assert os.listdir(tmp_path / "live") == []
+
+
+def test_a_turn_of_the_main_thread_that_looks_at_its_flag_ends_as_it_likes(tmp_path: Path) -> None:
+    code = "turn.cancelled.wait(); turn.abort('tidied up'); time.sleep(600)"
+    status, _, errors = end(run(tmp_path, BLOCKS.replace("WORK", code)), signal.SIGTERM)
+    assert (status, errors) == (-signal.SIGTERM, b"")
+    assert turn_events(tmp_path) == [("turn.started", None), ("turn.aborted", "tidied up")]
+    assert ended_in_order(tmp_path)
+
+
+def test_a_tool_of_the_main_thread_is_interrupted_and_its_outcome_is_unknown(tmp_path: Path) -> None:
+    blocks = BLOCKS.replace('os.write(1, b"ready\\n")', "pass")
+    code = "turn.tool_call('wait', call_id='c1').run(lambda: (os.write(1, b'ready\\n'), time.sleep(600)))"
+    child = run(tmp_path, blocks.replace("WORK", code))
+    assert end(child, signal.SIGTERM) == (-signal.SIGTERM, [b"cleaned up"], b"")
+    with Store.open(tmp_path) as store:
+        session = store.session(ID)
+        (unknown,) = session.events(types=["tool.outcome_unknown"])
+        assert unknown.payload["reason"] == "interrupted by SIGTERM"
+        turn_id = unknown.payload["turn"]
+        assert session.call(turn_id, "c1").state == "outcome_unknown"
+
+
+def test_new_work_in_a_turn_that_is_asked_to_stop_aborts_it(tmp_path: Path) -> None:
+    code = "turn.cancelled.wait(); turn.step()"
+    status, _, errors = end(run(tmp_path, BLOCKS.replace("WORK", code)), signal.SIGTERM)
+    assert status == -signal.SIGTERM
+    assert turn_events(tmp_path) == [("turn.started", None), ("turn.aborted", "interrupted by SIGTERM")]
+    assert b"the session is closing" in errors or not errors  # the signal may come before the traceback
+
+
+def test_a_turn_without_a_block_is_aborted_with_the_name_of_the_signal(tmp_path: Path) -> None:
+    code = """
+store.close_on_signals(signal.SIGHUP, deadline_ms=1000)
+turn = session.turn("goal")
+os.write(1, b"ready\\n")
+time.sleep(600)
+"""
+    assert end(run(tmp_path, code), signal.SIGHUP)[0] == -signal.SIGHUP
+    assert turn_events(tmp_path) == [("turn.started", None), ("turn.aborted", "interrupted by SIGHUP")]
+    assert ended_in_order(tmp_path)
+
+
+@pytest.mark.parametrize("work", ["time.sleep(600)", "threading.Event().wait()"])
+def test_a_program_that_catches_the_exception_and_goes_on_is_ended_at_the_deadline(tmp_path: Path, work: str) -> None:
+    code = f"""
+store.close_on_signals(deadline_ms=1000)
+turn = session.turn("goal")
+os.write(1, b"ready\\n")
+while True:
+    try:
+        {work}
+    except BaseException as error:
+        os.write(1, type(error).__name__.encode() + b"\\n")
+        if isinstance(error, Exception):
+            time.sleep(600)
+"""
+    status, lines, errors = end(run(tmp_path, code), signal.SIGTERM)
+    assert (status, lines[0], errors) == (-signal.SIGTERM, b"SignalExit", b"")
+    assert turn_events(tmp_path) == [("turn.started", None), ("turn.aborted", "interrupted by SIGTERM")]
+    assert ended_in_order(tmp_path)
+
+
+def test_a_main_thread_that_never_leaves_turnlog_is_ended_at_the_deadline_with_a_good_log(tmp_path: Path) -> None:
+    code = """
+store.close_on_signals(deadline_ms=1000)
+turn = session.turn("goal")
+os.write(1, b"ready\\n")
+while True:
+    try:
+        session.append("note.written", {})
+    except SystemExit:
+        os.write(1, b"caught\\n")
+"""
+    status, lines, _ = end(run(tmp_path, code), signal.SIGTERM)
+    assert (status, lines) == (-signal.SIGTERM, [b"caught"])
+    assert check_session(str(tmp_path), ID).ok
+    assert not is_locked(session_dir(str(tmp_path), ID))
+
+
+def test_a_handler_that_was_there_is_called_when_the_blocks_have_closed_the_store(tmp_path: Path) -> None:
+    code = """
+def handler(signum, frame):
+    os.write(1, b"handler\\n")
+    sys.exit(7)
+signal.signal(signal.SIGTERM, handler)
+"""
+    status, lines, errors = end(run(tmp_path, code + BLOCKS.replace("WORK", "time.sleep(600)")), signal.SIGTERM)
+    assert (status, lines, errors) == (7, [b"handler", b"cleaned up"], b"")
+    assert turn_events(tmp_path)[-1] == ("turn.aborted", "interrupted by SIGTERM")
+
+
+def test_threads_that_never_end_do_not_hold_a_process_whose_main_thread_was_interrupted(tmp_path: Path) -> None:
+    thread = "threading.Thread(target=time.sleep, args=(600,)).start()\n"
+    child = run(tmp_path, thread + BLOCKS.replace("WORK", "time.sleep(600)"))
+    assert end(child, signal.SIGTERM)[0] == -signal.SIGTERM
+    assert turn_events(tmp_path)[-1] == ("turn.aborted", "interrupted by SIGTERM")

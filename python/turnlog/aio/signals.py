@@ -1,13 +1,14 @@
 """Closing a store at a signal while an asyncio loop runs.
 
 Owns: the handlers in the loop. Invariants: the store is closed by a task, so that the tasks that work on turns can end
-them; then the signal does what it would have done before; a process that hangs in the close is ended by force. Must not
-know: how a store is closed.
+them, and those that do not are cancelled; then the signal does what it would have done before, also when the loop ends
+meanwhile; a process that hangs in the close is ended by force. Must not know: how a store is closed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -15,13 +16,15 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from turnlog.errors import TurnlogError
-from turnlog.shutdown import end_by_force
+from turnlog.shutdown import TURNS_PART
+from turnlog.signals import ASKED_PART, POLL_S, ask_to_stop, end_by_force
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
     from turnlog.aio.store import AsyncStore
+    from turnlog.model.live import Live
 
 
 class AsyncSignalClose:
@@ -64,16 +67,32 @@ class AsyncSignalClose:
             self._closing = self._loop.create_task(self._close(signum))
 
     async def _close(self, signum: int) -> None:
-        closed: list[bool] = []
-        force = threading.Thread(target=end_by_force, args=(self._deadline_ms, closed), daemon=True)
-        force.start()
+        ended: list[bool] = []
+        threading.Thread(target=end_by_force, args=(self._deadline_ms, ended), daemon=True).start()
+        end = self._loop.time() + self._deadline_ms / 1000
         try:
-            await self._store.close(deadline_ms=self._deadline_ms)
+            with contextlib.suppress(asyncio.CancelledError):  # the main task has ended, so the loop ends
+                await self._end_turns(signum)
+            await self._store.close(deadline_ms=max(0, round(1000 * (end - self._loop.time()))))
         except TurnlogError:  # the process ends; the log holds what was acknowledged
             logging.getLogger("turnlog").exception("closing %r failed", self._store)
-        closed.append(True)
-        self.restore()
-        os.kill(os.getpid(), signum)
+        finally:
+            ended.append(True)
+            self.restore()
+            os.kill(os.getpid(), signum)
+
+    async def _end_turns(self, signum: int) -> None:
+        """Ask the turns to stop, then cancel the tasks that go on with them."""
+        began, deadline_s = self._loop.time(), self._deadline_ms / 1000
+        kept = await self._store.threads.alone(ask_to_stop, self._store.sync, signum)
+        await self._wait_while_tasks_work(kept, began + deadline_s * ASKED_PART)
+        for task in _at_work(kept):
+            task.get_loop().call_soon_threadsafe(task.cancel)
+        await self._wait_while_tasks_work(kept, began + deadline_s * TURNS_PART)
+
+    async def _wait_while_tasks_work(self, kept: list[Live], end: float) -> None:
+        while _at_work(kept) and self._loop.time() < end:  # noqa: ASYNC110 - turns set no event of a loop
+            await asyncio.sleep(POLL_S)
 
     async def __aenter__(self) -> Self:
         """Return itself."""
@@ -84,3 +103,10 @@ class AsyncSignalClose:
     ) -> None:
         """Put back the handlers."""
         self.restore()
+
+
+def _at_work(kept: list[Live]) -> list[asyncio.Task[Any]]:
+    """Return the tasks that work on a running turn."""
+    workers = [live.worker for live in kept if live.running_turn() is not None]
+    tasks = [worker.task for worker in workers if worker is not None]
+    return [task for task in tasks if isinstance(task, asyncio.Task) and not task.done()]

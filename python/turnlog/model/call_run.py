@@ -161,7 +161,7 @@ class CallRun(CallView):
         self._entry.keep(Outcome(True, value))
 
     def _failed(self, error: BaseException, began: float) -> None:
-        type, fields = stopped_by(error, self.effect)
+        type, fields = stopped_by(error, self.effect, self._live.ended_by)
         try:
             save(self._live, self._entry, type, self._payload(**fields, duration_ms=_since(began)))
         except Exception as cause:  # noqa: BLE001 - the tool's own exception is the one to raise

@@ -79,7 +79,16 @@ def was_cancelled(error: BaseException) -> bool:
     return not isinstance(error, Exception) or error.__class__.__name__ in _CANCELLED
 
 
-def stopped_by(error: BaseException, effect: str) -> tuple[str, dict[str, Any]]:
+def interrupted_by(error: BaseException, ended_by: str | None) -> str:
+    """Say what stopped a turn or a tool: the signal that closes the session, else the kind of exception.
+
+    >>> interrupted_by(KeyboardInterrupt(), None)
+    'interrupted by KeyboardInterrupt'
+    """
+    return f"interrupted by {ended_by or error.__class__.__name__}"
+
+
+def stopped_by(error: BaseException, effect: str, ended_by: str | None) -> tuple[str, dict[str, Any]]:
     """Return the type and the fields of the event that says how a tool ended which `error` left.
 
     A tool that was interrupted did not say whether it had its effect: with an external one, that is unknown.
@@ -87,7 +96,7 @@ def stopped_by(error: BaseException, effect: str) -> tuple[str, dict[str, Any]]:
     if not was_cancelled(error):
         return "tool.failed", {"error": describe(error)}
     kind = "tool.outcome_unknown" if effect == EXTERNAL else "tool.cancelled"
-    return kind, {"reason": f"interrupted by {error.__class__.__name__}"}
+    return kind, {"reason": interrupted_by(error, ended_by)}
 
 
 def _loop() -> AbstractEventLoop | None:

@@ -65,6 +65,7 @@ class Live:
         self.known_from: int | None = None  # `finished` knows every call of a turn that began after this ordinal
         self.finished: dict[tuple[str, str], int] = {}  # of the running turn: call -> ordinal of its outcome
         self.closed = False
+        self.ended_by: str | None = None  # the name of the signal that closes
         self.paused: Callable[[], None] = _nothing  # to be called when a turn has ended
         self.artifacts: ArtifactStore | MemoryArtifacts = (
             MemoryArtifacts() if session.is_ephemeral else session.artifacts
@@ -240,9 +241,9 @@ class Live:
         turn, running = self.turn, self._state.turn
         return turn if turn is not None and running is not None and running.id == turn.id else None
 
-    def close(self) -> None:
+    def close(self, ended_by: str | None = None) -> None:
         """Take no new work, ask the running turn to stop, wake everybody who waits for a turn: there will be none."""
-        self.closed = True
+        self.closed, self.ended_by = True, ended_by or self.ended_by
         running = self.running_turn()
         if running is not None:
             running.cancel()

@@ -12,9 +12,9 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from turnlog.arguments import require_name, require_text
-from turnlog.errors import InvalidInput, InvalidTransition, TurnlogError
+from turnlog.errors import Closed, InvalidInput, InvalidTransition, TurnlogError
 from turnlog.ids import format_id, new_id
-from turnlog.model.calling import was_cancelled
+from turnlog.model.calling import interrupted_by, was_cancelled
 from turnlog.model.calls import told
 from turnlog.model.line import Worker, wait_in_line
 from turnlog.model.step import Step, begin_step
@@ -37,8 +37,8 @@ class Turn:
     """One goal; made by `Session.turn`. Thread-safe.
 
     As a `with` block it ends when the block does: with the outcome it was given; failed, with the error, when an
-    exception leaves the block; aborted by KeyboardInterrupt, SystemExit, GeneratorExit or a cancellation, and also
-    when the block is left without any outcome, because nothing said that the goal was handled.
+    exception leaves the block; aborted by KeyboardInterrupt, SystemExit, GeneratorExit, a cancellation or because the
+    session closes, and also when the block is left without any outcome: nothing said that the goal was handled.
 
     >>> from turnlog import Store
     >>> session = Store.ephemeral().create()
@@ -276,8 +276,8 @@ class Turn:
         try:
             if self.outcome is not None:
                 return
-            if was_cancelled(error):
-                self.abort(f"interrupted by {error.__class__.__name__}")
+            if was_cancelled(error) or (self._live.closed and isinstance(error, Closed)):
+                self.abort(interrupted_by(error, self._live.ended_by))
             else:
                 self.fail(error)
         except Exception as cause:  # noqa: BLE001 - the exception that left the block is the one to see
@@ -340,6 +340,6 @@ def _end_unborn(live: Live, turn: Turn, error: BaseException) -> None:
         return
     try:
         if live.current().turn is not None and turn.outcome is None:
-            turn.abort(f"interrupted by {error.__class__.__name__} as it began")
+            turn.abort(f"{interrupted_by(error, live.ended_by)} as it began")
     except Exception as cause:  # noqa: BLE001 - the exception that stopped the start is the one to see
         error.add_note(f"turnlog could not end turn {turn.id}: {cause}")
