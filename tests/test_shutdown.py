@@ -212,6 +212,67 @@ def test_a_child_that_cannot_be_killed_holds_nobody(caplog: pytest.LogCaptureFix
     assert "immortal" in caplog.text
 
 
+@pytest.mark.parametrize("hangs", ["terminate", "kill", "poll"])
+def test_a_child_whose_methods_hang_holds_no_close_beyond_its_deadline(
+    hangs: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    released = threading.Event()
+    orders: list[str] = []
+
+    class Hanging:
+        status: int | None = None
+
+        def do(self, name: str) -> None:
+            orders.append(name)
+            if name == hangs and stopping.is_set():
+                released.wait(60)
+
+        def terminate(self) -> None:
+            self.do("terminate")
+
+        def kill(self) -> None:
+            self.do("kill")
+            self.status = -9
+
+        def poll(self) -> int | None:
+            self.do("poll")
+            return self.status
+
+    stopping = threading.Event()
+    with Store.open(tmp_path / "store") as store:
+        session = store.create()
+        session.children.add(Hanging(), name="the hanging one")
+        obedient = session.children.add(start(OBEDIENT))
+        stopping.set()
+        closing = threading.Thread(target=lambda: session.close(deadline_ms=1000))
+        closing.start()
+        closing.join(30)
+        is_held = closing.is_alive()
+        released.set()
+        closing.join(30)
+        assert not is_held
+        assert obedient.poll() == -15
+        clean(obedient)
+        assert ("the hanging one" in caplog.text) == (hangs != "terminate")
+        assert "kill" in orders or hangs == "poll"
+
+
+def test_children_are_stopped_without_threads_where_the_interpreter_starts_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    children = Children()
+    obedient = children.add(start(OBEDIENT))
+    stubborn = children.add(start(STUBBORN))
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert stop_children([children], 1.0) == []
+    assert (obedient.poll(), stubborn.poll()) == (-15, -9)
+    clean(obedient)
+    clean(stubborn)
+
+
 def test_children_that_have_ended_are_forgotten() -> None:
     children = Children()
     for _ in range(3):

@@ -13,7 +13,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import Any, TypeVar
 
     Process = TypeVar("Process")
@@ -115,33 +115,80 @@ class Children:
         >>> Children().running()
         ()
         """
-        return tuple(child for child in self._children if child.is_running) if os.getpid() == self._pid else ()
+        return tuple(child for child in self.known() if child.is_running)
+
+    def known(self) -> tuple[Child, ...]:
+        """Return those that ran when the last one was added, without asking them.
+
+        >>> Children().known()
+        ()
+        """
+        return self._children if os.getpid() == self._pid else ()
+
+
+class _Stop:
+    """The stopping of one child, by threads that nobody waits for: each of its methods may hang."""
+
+    def __init__(self, child: Child) -> None:
+        self.child = child
+        self.ended = threading.Event()
+        self._is_watched = _aside(self._watch)
+
+    def order(self, order: str) -> None:
+        if not self.ended.is_set() and not _aside(lambda: self.child.send(order)):
+            self.child.send(order)
+
+    def has_ended(self, until: float) -> bool:
+        """Tell it when it is so, or at a moment of the monotonic clock."""
+        if self._is_watched:
+            return self.ended.wait(max(0.0, until - time.monotonic()))
+        while self.child.is_running and time.monotonic() < until:
+            time.sleep(_POLL_S)
+        return not self.child.is_running
+
+    def _watch(self) -> None:
+        try:
+            while self.child.is_running:
+                time.sleep(_POLL_S)
+        except Exception:
+            import logging
+
+            logging.getLogger("turnlog").exception("child %s does not say whether it runs", self.child.name)
+        else:
+            self.ended.set()
 
 
 def stop_children(registries: Iterable[Children], within_s: float) -> list[str]:
     """Stop all children and return the names of those that are still there at the end of the time.
 
     Half of the time passes before those that may end by themselves are terminated, three quarters before any is killed.
+    A method of a child that hangs holds nothing: it is left behind in a daemon thread, and the child counts as there.
 
     >>> stop_children([Children()], 1.0)
     []
     """
-    children = [child for registry in registries for child in registry.running()]
     began = time.monotonic()
-    for child in children:
-        if not child.waits:
-            child.send("terminate")
-    left = _wait([child for child in children if child.waits], began + within_s / 2)
-    for child in left:
-        child.send("terminate")
-    left = _wait(children, began + within_s * 3 / 4)
-    for child in left:
-        child.send("kill")
-    return [child.name for child in _wait(left, began + within_s)]
+    stops = [_Stop(child) for registry in registries for child in registry.known()]
+    for stop in stops:
+        if not stop.child.waits:
+            stop.order("terminate")
+    for stop in _wait([stop for stop in stops if stop.child.waits], began + within_s / 2):
+        stop.order("terminate")
+    left = _wait(stops, began + within_s * 3 / 4)
+    for stop in left:
+        stop.order("kill")
+    return [stop.child.name for stop in _wait(left, began + within_s)]
 
 
-def _wait(children: list[Child], until: float) -> list[Child]:
-    """Return those that still run at a moment of the monotonic clock, or none as soon as all have ended."""
-    while (left := [child for child in children if child.is_running]) and time.monotonic() < until:
-        time.sleep(_POLL_S)
-    return left
+def _wait(stops: list[_Stop], until: float) -> list[_Stop]:
+    """Return those whose child still runs at a moment of the monotonic clock, or none as soon as all have ended."""
+    return [stop for stop in stops if not stop.has_ended(until)]
+
+
+def _aside(work: Callable[[], None]) -> bool:
+    """Let a daemon thread do something, unless the interpreter ends and starts none any more; tell which."""
+    try:
+        threading.Thread(target=work, name="turnlog-children", daemon=True).start()
+    except RuntimeError:
+        return False
+    return True
