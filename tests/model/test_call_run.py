@@ -12,7 +12,7 @@ import pytest
 from turnlog import InvalidInput, InvalidTransition, Session, Store, Turn
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
     from pathlib import Path
 
 
@@ -134,3 +134,58 @@ def test_an_await_that_is_cancelled_while_the_intent_is_stored_runs_nothing(
     asyncio.run(main())
     assert (runs, call.state, call.is_running) == ([], "cancelled", False)
     assert session.state.violation_count == 0
+
+
+def numbers(**_: object) -> Iterator[int]:
+    yield 1
+
+
+async def later_numbers(**_: object) -> AsyncIterator[int]:
+    yield 1
+
+
+class Numbers:
+    def __call__(self) -> Iterator[int]:
+        yield 1
+
+
+def gives_numbers() -> Iterator[int]:
+    return numbers()
+
+
+def gives_later_numbers() -> AsyncIterator[int]:
+    return later_numbers()
+
+
+async def awaits_numbers() -> Iterator[int]:
+    return numbers()
+
+
+GENERATORS: list[Callable[..., object]] = [numbers, later_numbers, functools.partial(numbers, a=1), Numbers()]
+
+
+@pytest.mark.parametrize("tool", GENERATORS)
+def test_a_generator_function_is_refused_before_the_call_starts(session: Session, turn: Turn, tool: Any) -> None:
+    call = turn.tool_call("count", call_id="c1")
+    with pytest.raises(InvalidInput, match="runs nothing"):
+        call.run(tool)
+    with pytest.raises(InvalidInput, match="runs nothing"):
+        asyncio.run(call.run_async(tool))
+    assert (call.state, session.head()[0]) == ("proposed", 3)
+    assert call.run(lambda: list(numbers())) == [1]
+
+
+@pytest.mark.parametrize("tool", [gives_numbers, gives_later_numbers])
+def test_a_function_that_returns_a_generator_fails(turn: Turn, tool: Any) -> None:
+    call = turn.tool_call("count", call_id="c1")
+    with pytest.raises(InvalidInput, match="has not run"):
+        call.run(tool)
+    assert call.state == "failed"
+
+
+@pytest.mark.parametrize("tool", [gives_numbers, gives_later_numbers, awaits_numbers])
+def test_a_coroutine_that_returns_a_generator_fails(turn: Turn, tool: Any) -> None:
+    call = turn.tool_call("count", call_id="c1")
+    with pytest.raises(InvalidInput, match="has not run"):
+        asyncio.run(call.run_async(tool))
+    assert call.state == "failed"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from turnlog.errors import InvalidInput, InvalidTransition, OutcomeUnknown
 from turnlog.model.call_view import CallView
-from turnlog.model.calling import arguments_for, aside, is_async, pause, stopped_by
+from turnlog.model.calling import arguments_for, aside, finished, is_async, pause, refuse_generator, stopped_by
 from turnlog.model.calls import Outcome, describe, kind_of, save, told
 from turnlog.state.transitions import EXTERNAL, STARTED
 
@@ -48,7 +48,8 @@ class CallRun(CallView):
         Another thread that runs the same call is waited for.
 
         Raises OutcomeUnknown when it was started before and may have had its effect, InvalidTransition when it may not
-        run (denied, cancelled, waiting for approval), and what an append raises: the result is then kept in memory,
+        run (denied, cancelled, waiting for approval), InvalidInput for a generator function, whose call runs nothing (a
+        function that returns a generator fails), and what an append raises: the result is then kept in memory,
         and the next `run` or `result` stores it without running the tool again.
 
         >>> from turnlog import Store
@@ -60,6 +61,7 @@ class CallRun(CallView):
         """
         if is_async(fn):
             return self.run_async(fn, *args, **kwargs)
+        refuse_generator(fn)
         kept = self._entry.outcome()
         if kept is not None:
             return kept.value(self.key, self._live.session.id)
@@ -75,6 +77,7 @@ class CallRun(CallView):
                     if hasattr(value, "close"):
                         value.close()
                     raise InvalidInput(f"{kind_of(fn)} returned an awaitable: use `await call.run_async(...)`")
+                finished(value, fn)
             except BaseException as error:
                 self._failed(error, began)
                 raise
@@ -100,6 +103,7 @@ class CallRun(CallView):
         >>> asyncio.run(turn.tool_call("fetch", {"url": "https://example.org"}).run_async(fetch))
         {'status': 200}
         """
+        refuse_generator(fn)
         while not self._entry.try_enter(self.key):
             await pause(self.call_id)  # another task or thread runs the same call
         try:
@@ -111,6 +115,7 @@ class CallRun(CallView):
                 answer: Any = fn(*given, **named)
                 if hasattr(answer, "__await__"):
                     answer = await answer
+                finished(answer, fn)
             except BaseException as error:
                 interrupted = error
                 await aside(lambda: self._failed(interrupted, began))

@@ -13,8 +13,8 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from turnlog.errors import InvalidTransition
-from turnlog.model.calls import describe
+from turnlog.errors import InvalidInput, InvalidTransition
+from turnlog.model.calls import describe, kind_of
 from turnlog.state.transitions import EXTERNAL
 
 if TYPE_CHECKING:
@@ -35,6 +35,37 @@ def is_async(fn: Callable[..., Any]) -> bool:
     while isinstance(fn, functools.partial):
         fn = fn.func
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
+
+
+def refuse_generator(fn: Callable[..., Any]) -> None:
+    """Raise InvalidInput for a generator function: calling it runs nothing.
+
+    >>> def lines(path):
+    ...     yield path
+    >>> refuse_generator(lines)
+    Traceback (most recent call last):
+    turnlog.errors.InvalidInput: lines is a generator function, and calling it runs nothing: let it return
+    """
+    inner: Any = fn
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    for made in (inner, getattr(inner, "__call__", None)):  # noqa: B004 - its code is looked at
+        if inspect.isgeneratorfunction(made) or inspect.isasyncgenfunction(made):
+            name = getattr(inner, "__name__", None) or inner.__class__.__name__
+            message = f"{name} is a generator function, and calling it runs nothing: let it return"
+            raise InvalidInput(message)
+
+
+def finished(value: Value, fn: Callable[..., Any]) -> Value:
+    """Return what a tool returned. Raises InvalidInput for a generator: the tool's work has not begun.
+
+    >>> finished(3, len)
+    3
+    """
+    if inspect.isgenerator(value) or inspect.isasyncgen(value):
+        message = f"{kind_of(fn)} returned {kind_of(value)}, which has not run: give a function that returns its result"
+        raise InvalidInput(message)
+    return value
 
 
 def arguments_for(
