@@ -7,21 +7,20 @@ Must not know: how a context is stored, what a message means to a provider.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from turnlog.errors import InvalidInput, NotFound, TurnlogError
+from turnlog.errors import NotFound, TurnlogError
 from turnlog.events import understood
 from turnlog.model.calls import told
+from turnlog.model.usage import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from types import TracebackType
     from typing import Self
 
     from turnlog.model.live import Live
 
-_USAGE_NAMES = {"cache_creation": "cache_write"}
 _STEPS = ("step.started", "step.completed", "step.failed")
 _LEFT = "the block was left without complete()"
 
@@ -92,8 +91,14 @@ class Step:
     ) -> None:
         """Note the model's response, as the provider gave it.
 
-        `usage` counts tokens: input, output, cache_read, cache_write (or cache_creation); other members are kept
-        beside them. Raises InvalidInput for a count that is none, InvalidTransition when the step has ended.
+        `usage` counts tokens: input, output, cache_read, cache_write (or cache_creation); `input` is what was neither
+        read from a cache nor written to one. The providers' own objects will do, and are renamed: output_tokens and
+        completion_tokens to output, cache_read_input_tokens to cache_read, cache_creation_input_tokens to cache_write,
+        input_tokens and prompt_tokens to input, from which the cached_tokens of their `..._details`, if there are any,
+        are taken off and become cache_read. Other members are kept beside them.
+
+        Raises InvalidInput for a count that is none, and when two names tell different numbers of one kind,
+        InvalidTransition when the step has ended.
 
         >>> from turnlog import Store
         >>> session = Store.ephemeral().create()
@@ -102,7 +107,7 @@ class Step:
         >>> session.state.usage.cache_write
         4
         """
-        payload = self._payload(response=response, usage=_usage(usage), stop_reason=stop_reason)
+        payload = self._payload(response=response, usage=counted(usage), stop_reason=stop_reason)
         with self._live.order:
             receipt = self._live.record("step.completed", payload)
             self.outcome, self.ended_ordinal = "completed", receipt.ordinal
@@ -123,7 +128,7 @@ class Step:
         """
         kept = told(error)
         with self._live.order:
-            payload = self._payload(error=kept, status=status, usage=_usage(usage))
+            payload = self._payload(error=kept, status=status, usage=counted(usage))
             receipt = self._live.record("step.failed", payload)
             self.outcome, self.ended_ordinal = "failed", receipt.ordinal
 
@@ -246,19 +251,6 @@ def steps_between(live: Live, turn: str, after: int, before: int | None) -> Iter
         step.outcome, step.ended_ordinal = event.type.removeprefix("step."), event.ordinal
     if step is not None:
         yield step
-
-
-def _usage(usage: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    if usage is None:
-        return None
-    given: object = usage  # whatever the annotation says
-    if not isinstance(given, Mapping):
-        raise InvalidInput(f"usage counts tokens by kind, as a dict, not {given.__class__.__name__}")
-    for name in ("input", "output", "cache_read", "cache_write", "cache_creation"):
-        count = usage.get(name, 0)
-        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-            raise InvalidInput(f"usage counts tokens: {name} is {count!r}")
-    return {_USAGE_NAMES.get(name, name): value for name, value in usage.items()}
 
 
 def _messages(response: Any) -> Iterator[tuple[Any, tuple[str | int, ...]]]:
