@@ -79,7 +79,7 @@ _LIST = (
     EventType("tool.completed", p.ToolEnded, DURABLE, "the result"),
     EventType("tool.failed", p.ToolEnded, DURABLE, "it failed, or could not begin"),
     EventType("tool.cancelled", p.Call, DURABLE, "stopped, or no longer wanted"),
-    EventType("tool.outcome_unknown", p.Call, DURABLE, "started, and nothing says how it ended"),
+    EventType("tool.outcome_unknown", p.Call, DURABLE, "started, or perhaps started, and nothing says how it ended"),
     EventType("tool.resolved", p.ToolResolved, DURABLE, "an unknown outcome was settled"),
     EventType("message.user", p.Message, DURABLE, "what a user said"),
     EventType("message.assistant", p.Message, DURABLE, "what the model said"),

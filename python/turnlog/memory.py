@@ -78,6 +78,7 @@ class MemoryAppender(Appender):
         """Start an empty session."""
         # Not calling the constructor of Appender: it takes a lock file.
         self.session_id = session_id
+        self.opened_ordinal = 0
         self.events: list[MemoryEvent] = []
         self.chain = _core.chain_start(parse_id(session_id))
         self._known: dict[bytes, MemoryEvent] = {}

@@ -112,6 +112,18 @@ class SessionHistory:
                 return state
         return self._live.current()
 
+    def _settled_ordinal(self) -> int:
+        """Return the last ordinal that can be read now if nothing is lost: where the writer took over, or the head.
+
+        >>> from turnlog import Store
+        >>> Store.ephemeral().create()._settled_ordinal()
+        0
+        """
+        from typing import cast
+
+        appender = self._appender
+        return cast("Session", self).log().head()[0] if appender is None else appender.opened_ordinal
+
     @property
     def files(self) -> SessionFiles:
         """What the agent knows of the files it read and wrote, as far as the log holds it; see `SessionFiles`.
@@ -243,10 +255,11 @@ class SessionHistory:
 
         session = cast("Session", self)  # the one class that has these methods
         accepted = self.recovery is not None and self.recovery.accepts_damage
-        live = self._live
+        live, keeper = self._live, session._keeper()
         return History(
             PastDamage(session.events) if accepted else session,
             shape,
             state=None if live is None else live.current(),
-            payload=session._keeper().payload,
+            lost_ordinal=lambda: keeper.current().lost_ordinal,
+            payload=keeper.payload,
         )

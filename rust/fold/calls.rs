@@ -202,12 +202,15 @@ fn target_of(name: &str) -> Option<&'static str> {
 fn may_follow(call: &Call, name: &str) -> bool {
     let is_repeatable = !call.by_provider && call.effect != EXTERNAL;
     match (call.state, name) {
-        (PROPOSED, APPROVAL_REQUESTED | APPROVED | DENIED | CANCELLED | STARTED | FAILED)
-        | (APPROVAL_REQUESTED, APPROVED | DENIED | CANCELLED | FAILED)
-        | (APPROVED, DENIED | STARTED | CANCELLED | FAILED)
+        (
+            PROPOSED,
+            APPROVAL_REQUESTED | APPROVED | DENIED | CANCELLED | STARTED | FAILED | OUTCOME_UNKNOWN,
+        )
+        | (APPROVAL_REQUESTED, APPROVED | DENIED | CANCELLED | FAILED | OUTCOME_UNKNOWN)
+        | (APPROVED, DENIED | STARTED | CANCELLED | FAILED | OUTCOME_UNKNOWN)
         | (STARTED, COMPLETED | FAILED | CANCELLED | OUTCOME_UNKNOWN)
         | (OUTCOME_UNKNOWN, RESOLVED) => true,
-        (PROPOSED, COMPLETED | OUTCOME_UNKNOWN) => call.by_provider,
+        (PROPOSED, COMPLETED) => call.by_provider,
         (STARTED | OUTCOME_UNKNOWN, STARTED) => is_repeatable,
         _ => false,
     }

@@ -4,7 +4,8 @@
 //! ever decided differently: `tests/state/test_fold.py` compares the two over every family. A rule here first reads
 //! all it needs, then judges, then changes; up to the change it may answer `None`, and the event is given back, to be
 //! applied in Python. Given back is whatever is not regular: a payload that is not read exactly, one of another
-//! version, an event out of order, a violation that is to be kept with its words, every type not named here.
+//! version, an event out of order or behind a lost one, a violation that is to be kept with its words, every type not
+//! named here.
 //! Must not know: where events come from, the rest of the state.
 
 mod calls;
@@ -91,7 +92,7 @@ impl Folder {
 
     /// Move `place` on over an event of a type that changes nothing else. False gives it back.
     pub fn pass_by(&self, place: &mut Place, event: &Stored<'_>) -> bool {
-        let is_next = event.ordinal > place.ordinal;
+        let is_next = event.ordinal == place.ordinal + 1;
         if is_next {
             place.follow(event);
         }
@@ -100,7 +101,7 @@ impl Folder {
 
     /// Apply an event and move `place` on. False gives it back: then nothing has changed.
     pub fn fold(&mut self, place: &mut Place, event: &Stored<'_>, given: &Given<'_>) -> bool {
-        if event.ordinal <= place.ordinal {
+        if event.ordinal != place.ordinal + 1 {
             return false;
         }
         self.place = *place;

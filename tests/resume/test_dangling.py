@@ -40,16 +40,27 @@ def repaired(state: State, sources: dangling.Sources | None = None) -> list[str]
 @pytest.mark.parametrize("effect", ["none", "idempotent", "external"])
 def test_every_state_of_a_call_is_in_exactly_one_class(state: str, effect: str) -> None:
     call = Call("t1", "c1", "bash", state, effect)
-    found = dangling.standing(call)
+    found = dangling.standing(call, State())
     assert (found == dangling.FINISHED) == (state in FINAL_CALL_STATES)
     assert (found == dangling.UNKNOWN) == (state in {"started", "outcome_unknown"})
     if found == dangling.UNKNOWN:
-        assert dangling.class_of(call) == (dangling.UNKNOWN if effect == "external" else dangling.RETRYABLE)
+        assert dangling.class_of(call, State()) == (dangling.UNKNOWN if effect == "external" else dangling.RETRYABLE)
     elif found == dangling.NOT_STARTED:
-        assert dangling.class_of(call) == dangling.WAITING  # its proposal is lost
+        assert dangling.class_of(call, State()) == dangling.WAITING  # its proposal is lost
         proposed = dangling.RETRYABLE if state != "approval_requested" else dangling.WAITING
-        assert dangling.class_of(replace(call, ordinal=3, proposed_ordinal=3)) == proposed
-        assert dangling.class_of(replace(call, ordinal=3, proposed_ordinal=3), newest=4) == dangling.WAITING
+        assert dangling.class_of(replace(call, ordinal=3, proposed_ordinal=3), State()) == proposed
+        assert dangling.class_of(replace(call, ordinal=3, proposed_ordinal=3), State(), newest=4) == dangling.WAITING
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("effect", ["none", "idempotent", "external"])
+def test_a_call_that_a_lost_event_may_have_started_is_unknown_unless_it_may_run_twice(state: str, effect: str) -> None:
+    call = Call("t1", "c1", "bash", state, effect, ordinal=3, proposed_ordinal=3)
+    calls = State(lost_ordinal=4)
+    in_doubt = effect == "external" and state not in FINAL_CALL_STATES
+    assert (dangling.standing(call, calls) == dangling.UNKNOWN) == (in_doubt or state in {"started", "outcome_unknown"})
+    assert not in_doubt or dangling.class_of(call, calls) == dangling.UNKNOWN
+    assert dangling.standing(call, State(lost_ordinal=2)) == dangling.standing(call, State())
 
 
 @pytest.mark.parametrize("events", range(len(TURN) + 1))
@@ -60,7 +71,7 @@ def test_a_turn_cut_after_any_event_is_repaired_once(events: int) -> None:
     unknown = [found for found in (first, second) if found == "unknown"]
     assert types == ["tool.outcome_unknown"] * len(unknown) + ["turn.interrupted"] * cut_short
     assert (dangling.interrupted_turn(state) is not None) == cut_short
-    assert [dangling.standing(call) for call in state.open_calls.values()] == [
+    assert [dangling.standing(call, state) for call in state.open_calls.values()] == [
         found for found in (first, second) if found in {"unknown", "not_started"}
     ]
     assert repaired(state) == []
@@ -86,8 +97,8 @@ def test_an_imported_call_without_an_outcome_is_unknown() -> None:
     state = folded(items)
     (call,) = dangling.unstarted(state)
     sources = {call.key: place}
-    assert dangling.standing(call, sources) == dangling.UNKNOWN
-    assert dangling.class_of(call, sources) == dangling.UNKNOWN
+    assert dangling.standing(call, state, sources) == dangling.UNKNOWN
+    assert dangling.class_of(call, state, sources) == dangling.UNKNOWN
     assert repaired(state, sources) == ["tool.outcome_unknown"]
     assert dangling.repairs(state, sources) == []
 

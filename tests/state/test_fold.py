@@ -118,6 +118,21 @@ def check(folder: Path, items: list[tuple[str, Any]], cuts: Random | None = None
     return expected
 
 
+@given(items=histories(200), lost=st.sets(st.integers(1, 200), max_size=12), cuts=st.randoms(use_true_random=False))
+def test_what_is_lost_of_a_history_is_noticed_alike(
+    folder: Path, items: list[Item], lost: set[int], cuts: Random
+) -> None:
+    segment = Segment(folder, items)
+    expected, state = State("s"), State("s")
+    left = [[event for event in batch if event.ordinal not in lost] for batch in segment.batches(cuts)]
+    for batch in left:
+        fold(batch, expected)
+    assert_same(fold_batches(left, state), expected)
+    last = max((event.ordinal for batch in left for event in batch), default=0)
+    assert state.lost_ordinal == max((ordinal for ordinal in lost if ordinal < last), default=0)
+    segment.path.unlink()
+
+
 @given(items=histories(400), cuts=st.randoms(use_true_random=False))
 def test_a_valid_history_folds_as_its_rules_say(folder: Path, items: list[Item], cuts: Random) -> None:
     check(folder, items, cuts)

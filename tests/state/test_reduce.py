@@ -117,6 +117,16 @@ def test_an_ordinal_that_does_not_grow_is_a_finding_and_changes_nothing() -> Non
     assert state.turn is not None
 
 
+def test_a_call_is_in_doubt_while_its_latest_event_lies_before_one_that_is_lost() -> None:
+    state = reduced(TURN)
+    reduce(state, "tool.proposed", state.ordinal + 1, 0, {"turn": "t1", "call_id": "c1", "name": "send"})
+    reduce(state, "acme.note", state.ordinal + 2, 0, {})
+    assert state.lost_ordinal == state.ordinal - 1
+    assert state.may_have_started(state.open_calls["t1", "c1"])
+    reduce(state, "tool.approved", state.ordinal + 1, 0, {"turn": "t1", "call_id": "c1"})
+    assert not state.may_have_started(state.open_calls["t1", "c1"])  # who approved it knew that it had not begun
+
+
 # -- what is not understood --------------------------------------------------------------------------------------------
 
 

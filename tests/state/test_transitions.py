@@ -112,9 +112,9 @@ def call_state(state: State) -> str:
 ENDED = row("tool", "completed failed cancelled outcome_unknown")
 CALL_CELLS = {
     "": row("tool", "proposed"),
-    "proposed": row("tool", "approval_requested approved denied started cancelled failed"),
-    "proposed approval_requested": row("tool", "approved denied cancelled failed"),
-    "proposed approved": row("tool", "denied started cancelled failed"),
+    "proposed": row("tool", "approval_requested approved denied started cancelled failed outcome_unknown"),
+    "proposed approval_requested": row("tool", "approved denied cancelled failed outcome_unknown"),
+    "proposed approved": row("tool", "denied started cancelled failed outcome_unknown"),
     "proposed started": ENDED,
     "proposed started outcome_unknown": row("tool", "resolved"),
     "proposed started completed": {},

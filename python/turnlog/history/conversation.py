@@ -41,6 +41,10 @@ class Standing(Protocol):
     def standing(self) -> str:
         """Where a crash leaves the call: not_started or unknown."""
 
+    @property
+    def ordinal(self) -> int:
+        """Its latest event."""
+
 
 _CALL_TYPES = ENDS | {"tool.started", "tool.outcome_unknown", "tool.proposed"}
 _QUEUED = frozenset({"turn.input_queued"})
@@ -56,19 +60,22 @@ class Conversation:
         extent: Extent,
         *,
         open_calls: Mapping[Key, Standing] | None = None,
+        lost_ordinal: Callable[[], int] = lambda: 0,
         payload: Callable[[Any], Any] = lambda event: event.payload,
     ) -> None:
         """`open_calls` are those without an outcome, where that is known (else each is looked for to the end of the
-        log); `payload` reads an event's payload, with artifacts in place.
+        log); `lost_ordinal` returns the newest that is lost, and is asked only if a call has no outcome: of one before
+        it nobody can say that it was not run; `payload` reads an event's payload, with artifacts in place.
         """
         self._source = source
         self._extent = extent
         self._open_calls = open_calls
+        self._lost_ordinal = lost_ordinal
         self._payload = payload
 
     def __iter__(self) -> Iterator[Item]:
         """Yield the items, oldest first. Raises Damaged where an event cannot be served, and what `payload` raises."""
-        return _Walk(self._source, self._extent, self._open_calls, self._payload).items()
+        return _Walk(self._source, self._extent, self._open_calls, self._lost_ordinal, self._payload).items()
 
 
 class _Walk:
@@ -79,11 +86,13 @@ class _Walk:
         source: Source,
         extent: Extent,
         open_calls: Mapping[Key, Standing] | None,
+        lost_ordinal: Callable[[], int],
         payload: Callable[[Any], Any],
     ) -> None:
         self._source = source
         self._extent = extent
         self._open_calls = open_calls
+        self._lost_ordinal = lost_ordinal
         self._payload = payload
         self._round: Round | None = None
         self._input: tuple[str, Any] | None = None  # of a turn that has said nothing yet
@@ -196,7 +205,7 @@ class _Walk:
             yield from self._flush_round()
         self._round = self._round or Round()
         kind = _text(payload, "kind")
-        asked = Asked(key, _text(payload, "name"), payload.get("arguments"), kind, observed=observed)
+        asked = Asked(key, _text(payload, "name"), payload.get("arguments"), kind, self._ordinal, observed=observed)
         self._round.calls[key] = asked
         self._proposed.add(key)
 
@@ -206,7 +215,7 @@ class _Walk:
             yield from self._flush_waiting()
         call = self._find(payload)
         if call is not None:
-            call.take(type, payload)
+            call.take(type, payload, self._ordinal)
 
     def _find(self, payload: Mapping[str, Any]) -> Asked | None:
         calls = {} if self._round is None else self._round.calls
@@ -248,7 +257,8 @@ class _Walk:
         """Find the result of a call that comes later in the log than something else that was said."""
         known = None if self._open_calls is None else self._open_calls.get(call.key)
         if known is not None:
-            call.status = UNKNOWN if known.standing == "unknown" or call.observed else NOT_RUN
+            is_unknown = known.standing == "unknown" or known.ordinal < self._lost_ordinal()
+            call.status = UNKNOWN if is_unknown or call.observed else NOT_RUN
             return
         for event in self._extent.replay(self._source, _CALL_TYPES, after=self._ordinal):
             payload = fields_of(event, event.payload)
@@ -258,10 +268,12 @@ class _Walk:
             if turn not in ("", call.key[0]) and not _observed(payload):
                 continue
             if event.type == "tool.proposed":
-                return
-            call.take(event.type, fields_of(event, self._payload(event)) or {})
+                break
+            call.take(event.type, fields_of(event, self._payload(event)) or {}, event.ordinal)
             if call.status == ANSWERED:
                 return
+        if call.ordinal < self._lost_ordinal():
+            call.status = UNKNOWN
 
 
 def _without_calls(content: object) -> list[Part]:

@@ -61,10 +61,12 @@ class History:
         shape: str,
         *,
         state: State | None = None,
+        lost_ordinal: Callable[[], int] = lambda: 0,
         payload: Callable[[Any], Any] = lambda event: event.payload,
     ) -> None:
-        """`shape` is anthropic, openai_responses or openai_chat; `state`, when at hand, saves looking ahead; `payload`
-        reads an event's payload, with the content of artifacts in its place.
+        """`shape` is anthropic, openai_responses or openai_chat; `state`, when at hand, saves looking ahead;
+        `lost_ordinal` returns the newest ordinal that is lost, 0: none; `payload` reads an event's payload, with the
+        content of artifacts in its place.
 
         Raises HistoryInvalid for an unknown shape.
         """
@@ -74,6 +76,7 @@ class History:
         self.shape = shape
         self._source = source
         self._state = state
+        self._lost_ordinal = lost_ordinal
         self._payload = payload
         self._extent: Extent | None = None
 
@@ -104,7 +107,10 @@ class History:
         if self._extent is None:
             self._extent = extent_of(self._source, self._state)
         open_calls: Mapping[Key, Standing] | None = None if self._state is None else self._state.open_calls
-        return iter(Conversation(self._source, self._extent, open_calls=open_calls, payload=self._payload))
+        found = Conversation(
+            self._source, self._extent, open_calls=open_calls, lost_ordinal=self._lost_ordinal, payload=self._payload
+        )
+        return iter(found)
 
     def __repr__(self) -> str:
         """Show the shape."""

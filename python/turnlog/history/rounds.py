@@ -18,8 +18,8 @@ USER, ASSISTANT, SYSTEM = "user", "assistant", "system"
 ANSWERED, NOT_RUN, UNKNOWN = "answered", "not_run", "unknown"
 NOT_RUN_TEXT = "This call was not run: the session was interrupted before it started."
 UNKNOWN_TEXT = (
-    "The outcome of this call is unknown: it was started, and the session was interrupted before a result was "
-    "recorded. It may have had its effect."
+    "The outcome of this call is unknown: it was or may have been started, and no result was recorded. It may have had "
+    "its effect."
 )
 
 ENDS = frozenset({"tool.completed", "tool.failed", "tool.cancelled", "tool.denied", "tool.resolved"})
@@ -38,24 +38,26 @@ class Said(NamedTuple):
 class Asked:
     """A tool call of a round: `parts` is its result; `status` says where that comes from."""
 
-    __slots__ = ("arguments", "call_id", "failed", "key", "kind", "name", "observed", "parts", "status")
+    __slots__ = ("arguments", "call_id", "failed", "key", "kind", "name", "observed", "ordinal", "parts", "status")
 
-    def __init__(self, key: Key, name: str, arguments: Any, kind: str, *, observed: bool) -> None:
-        """Begin without a result."""
+    def __init__(self, key: Key, name: str, arguments: Any, kind: str, ordinal: int, *, observed: bool) -> None:
+        """Begin without a result; `ordinal` is that of the call's latest event."""
         self.key = key
         self.call_id = key[1]
         self.name = name
         self.arguments = arguments
         self.kind = kind
+        self.ordinal = ordinal
         self.observed = observed
         self.status = UNKNOWN if observed else NOT_RUN  # other products do not record that a call was started
         self.parts: list[Part] = []
         self.failed = False
 
-    def take(self, type: str, payload: Mapping[str, Any]) -> None:
+    def take(self, type: str, payload: Mapping[str, Any], ordinal: int) -> None:
         """Follow one event of the call."""
         if self.status == ANSWERED:
             return
+        self.ordinal = ordinal
         outcome = payload.get("outcome") if type == "tool.resolved" else None
         if outcome == "not_executed":
             self.status = NOT_RUN

@@ -37,6 +37,7 @@ class Appender:
         self.session_id = session_id
         self.directory = names.session_dir(store, session_id)
         self.recovered: SegmentReport | None = None  # what the newest segment was found to be, when that was not CLEAN
+        self.opened_ordinal = 0  # the last one when this writer took over
         self._store = store
         self._committer = committer
         self._roll_bytes = roll_bytes
@@ -109,6 +110,7 @@ class Appender:
         if len(files) > 1:
             self._check_link(header_fields(files[-2]), report)
         scan = report.scan
+        self.opened_ordinal = scan["last_ordinal"]
         closed = scan["closed"] and scan["valid_end"] == scan["size"] and not newest.compacted
         if report.verdict in recovery.CUTTABLE:
             self.recovered = report
@@ -118,7 +120,8 @@ class Appender:
         assert report.fields is not None  # noqa: S101 - a writable verdict implies a readable header
         epoch = max(scan["epoch"], report.fields["writer_epoch"]) + 1
         if closed:
-            self._continue(report, epoch)
+            self._fields, self._epoch = report.fields, epoch
+            self._continue(report)
             return
         fields = successor_fields(
             report.fields, length=scan["commit_end"], ordinal=scan["last_ordinal"], chain=scan["chain"], epoch=epoch
@@ -156,14 +159,11 @@ class Appender:
         start, end = report.scan["commit_end"], min(report.scan["size"], report.scan["zero_from"])
         Quarantine(self._store, self.session_id).keep_range(report.file.path, start, end)
 
-    def _continue(self, report: SegmentReport, epoch: int) -> None:
+    def _continue(self, report: SegmentReport) -> None:
         """Go on in the newest segment: its writer closed it in order."""
         scan = report.scan
-        assert report.fields is not None  # noqa: S101 - a writable verdict implies a readable header
-        self._fields = report.fields
-        self._epoch = epoch
         self._writer = self._open_writer(
-            report.file.path, scan["valid_end"], scan["last_ordinal"], scan["chain"], report.fields
+            report.file.path, scan["valid_end"], scan["last_ordinal"], scan["chain"], self._fields
         )
         self._writer.note(_core.KIND_OPEN, scan["chain"])
 

@@ -171,8 +171,8 @@ def lost_ordinals(
 ) -> list[tuple[int, int]]:
     """Return the inclusive ranges of ordinals that a damaged segment can no longer serve, in order.
 
-    `mark` is the durable mark, `begin` the segment's first ordinal, `last_seen` the highest ordinal of a valid event or
-    note, `promised` the last ordinal that must be there (0: not known). A torn tail loses nothing that was promised.
+    `mark` is the durable mark, `begin` the segment's first ordinal, `last_seen` the highest ordinal that a valid frame
+    speaks of, `promised` the last ordinal that must be there (0: not known). A torn tail loses nothing promised.
     """
     ranges: set[tuple[int, int]] = set()
     end = max(last_seen, promised)

@@ -232,7 +232,9 @@ def _sealed(scan: Mapping[str, Any]) -> int:
 
 
 def _last_seen(reader: _core.SegmentReader, scan: Mapping[str, Any], file: SegmentFile) -> int:
-    """Return the highest ordinal of a valid event or note in the file; first ordinal - 1 when there is none."""
+    """Return the highest ordinal that a valid frame of the file speaks of, which for a control frame is that of the
+    event before it; first ordinal - 1 when there is none.
+    """
     last: int = max(scan["last_ordinal"], file.first_ordinal - 1)
     if scan["header"]["fault"] is None and not scan["faults"]:
         return last
@@ -249,7 +251,8 @@ def _last_seen(reader: _core.SegmentReader, scan: Mapping[str, Any], file: Segme
             resumed = reader.resync(fault["offset"])
             if resumed is None:
                 return last
-            offset = resumed[0]
+            offset, ordinal = resumed
+            last = max(last, ordinal)
 
 
 def survey(

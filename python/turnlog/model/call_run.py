@@ -148,10 +148,12 @@ class CallRun(CallView):
 
     def _refuse_unknown(self) -> None:
         call = self.record
-        if call.standing == "unknown" and call.effect == EXTERNAL:
+        may_have_started = self._live.current().may_have_started(call)
+        if may_have_started or (call.standing == "unknown" and call.effect == EXTERNAL):
+            how = "may have been started by an event that is lost," if may_have_started else "was started before"
             raise OutcomeUnknown(
-                f"tool call {self.call_id!r} of turn {self.turn_id!r} was started before and nothing says how it "
-                "ended; resolve it with a verifier or a person's word",
+                f"tool call {self.call_id!r} of turn {self.turn_id!r} {how} and nothing says how it ended; resolve it "
+                "with a verifier or a person's word",
                 session=self._live.session.id,
                 ordinal=call.started_ordinal,
             )

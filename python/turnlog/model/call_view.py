@@ -59,7 +59,8 @@ class CallView:
     @property
     def standing(self) -> str:
         """Where a crash leaves it: finished (outcome is reused), not_started (may be run) or unknown (ask first)."""
-        return self.record.standing
+        call = self.record
+        return "unknown" if self._live.current().may_have_started(call) else call.standing
 
     @property
     def name(self) -> str:

@@ -23,7 +23,7 @@ from turnlog.memory import MemoryArtifacts
 from turnlog.model.calls import CallBook
 from turnlog.model.turn_ids import TurnIds
 from turnlog.reference import Stored
-from turnlog.state.reduce import RULES, check_transition, fold, reduce, reduce_ephemeral
+from turnlog.state.reduce import RULES, check_transition, fold, lose, reduce, reduce_ephemeral
 from turnlog.state.selectors import Watcher
 from turnlog.state.state import State
 from turnlog.state.transitions import CALL, NOT_EXECUTED, STARTED
@@ -297,10 +297,12 @@ class Live:
 
     def _fill(self) -> None:
         """Fold what the log has beyond the state."""
-        state = self._state
+        state, is_first = self._state, self.known_from is None
+        last = self.session._settled_ordinal() if is_first else 0
         found = self.session.events(after=state.ordinal)
-        fold(found if self.known_from is None else self._noted(found), state)
-        if self.known_from is None:
+        fold(found if is_first else self._noted(found), state)
+        if is_first:
+            lose(state, last)
             self.known_from = state.ordinal
         for ordinal in [ordinal for ordinal in self._pending if ordinal <= state.ordinal]:
             del self._pending[ordinal]

@@ -153,7 +153,7 @@ class ToolCall(CallRun):
         call = self.record
         if call.standing == "finished":
             return self
-        if self.is_running or call.standing != "unknown":
+        if self.is_running or self.standing != "unknown":
             what = "is running" if self.is_running else f"is {call.state}"
             raise InvalidTransition(f"tool call {self.call_id!r} {what}: there is nothing to resolve", "call_order")
         found: Resolution | str | None = None if outcome is None else Resolution(outcome, result, error)
@@ -171,12 +171,14 @@ class ToolCall(CallRun):
     def _resolve(self, found: Resolution | None, by: str | None) -> None:
         self._live.ready()
         events = []
-        if self.record.state == STARTED:
-            events.append(("tool.outcome_unknown", self._payload(reason="started, and nothing says how it ended")))
+        if self.standing != "unknown":
+            return
+        if self.state != OUTCOME_UNKNOWN:
+            events.append(("tool.outcome_unknown", self._payload(reason="nothing says how it ended")))
         if found is not None:
             payload = self._payload(outcome=found.outcome, content=found.result, error=found.error, by=by)
             events.append(("tool.resolved", payload))
-        if events and self.record.standing == "unknown":
+        if events:
             self._live.record_group(events)
 
     def __repr__(self) -> str:

@@ -33,29 +33,34 @@ Sources = Mapping[Key, Any]
 Repair = tuple[str, dict[str, Any]]
 
 
-def standing(call: Call, sources: Sources | None = None) -> str:
+def standing(call: Call, state: State, sources: Sources | None = None) -> str:
     """Return the class of a call. One that another product recorded and did not finish is unknown: such histories do
-    not say whether a call was started.
+    not say whether a call was started. So is one that events which are lost may have started.
 
     >>> from turnlog.state.records import Call
-    >>> standing(Call("t1", "c1", "bash", "started")), standing(Call("t1", "c1", "bash", "approved"))
-    ('unknown', 'not_started')
+    >>> from turnlog.state.state import State
+    >>> calls = Call("t1", "c1", "bash", "started"), Call("t1", "c2", "bash", "approved", ordinal=2)
+    >>> [standing(call, State()) for call in calls], standing(calls[1], State(lost_ordinal=3))
+    (['unknown', 'not_started'], 'unknown')
     """
-    return UNKNOWN if sources and call.key in sources and call.standing == NOT_STARTED else call.standing
+    is_untold = sources is not None and call.key in sources and call.standing == NOT_STARTED
+    return UNKNOWN if is_untold or state.may_have_started(call) else call.standing
 
 
-def class_of(call: Call, sources: Sources | None = None, newest: int = 0) -> str:
+def class_of(call: Call, state: State, sources: Sources | None = None, newest: int = 0) -> str:
     """Return what may become of an open call: `retryable` if a policy may run it without asking, since it never began
     or its effect can be repeated; `unknown` if it must be found out how it ended; `waiting` if somebody has to decide
     first: approval was asked for, its proposal is lost, or what came after it is not understood.
 
     >>> from turnlog.state.records import Call
-    >>> class_of(Call("t1", "c1", "bash", "started", "external")), class_of(Call("t1", "c1", "bash", "started", "none"))
-    ('unknown', 'retryable')
-    >>> class_of(Call("t1", "c1", "bash", "approval_requested", proposed_ordinal=3))
+    >>> from turnlog.state.state import State
+    >>> calls = Call("t1", "c1", "bash", "started", "external"), Call("t1", "c1", "bash", "started", "none")
+    >>> [class_of(call, State()) for call in calls]
+    ['unknown', 'retryable']
+    >>> class_of(Call("t1", "c1", "bash", "approval_requested", proposed_ordinal=3), State())
     'waiting'
     """
-    if standing(call, sources) == UNKNOWN:
+    if standing(call, state, sources) == UNKNOWN:
         return UNKNOWN if call.effect == EXTERNAL else RETRYABLE
     waits = call.state == APPROVAL_REQUESTED or not call.proposed_ordinal or call.ordinal < newest
     return WAITING if waits else RETRYABLE
@@ -89,7 +94,7 @@ def repairs(state: State, sources: Sources | None = None, newest: int = 0) -> li
     """
     newest = newest or -1  # a state that was folded from no log has no ordinals
     calls = [call for call in state.open_calls.values() if call.ordinal > newest]
-    found = [repair for call in calls if (repair := _of_call(call, sources or {})) is not None]
+    found = [repair for call in calls if (repair := _of_call(call, state, sources or {})) is not None]
     step, turn = state.step, state.turn
     if step is not None and step.ordinal > newest and (turn is None or step.turn != turn.id):  # else it ends with it
         reason = "its process ended before the response was recorded"
@@ -99,7 +104,7 @@ def repairs(state: State, sources: Sources | None = None, newest: int = 0) -> li
     return found
 
 
-def _of_call(call: Call, sources: Sources) -> Repair | None:
+def _of_call(call: Call, state: State, sources: Sources) -> Repair | None:
     named = {"turn": call.turn, "call_id": call.call_id, "by": BY}
     if call.by_provider:
         if call.state == OUTCOME_UNKNOWN:
@@ -107,6 +112,8 @@ def _of_call(call: Call, sources: Sources) -> Repair | None:
         return "tool.cancelled", {**named, "reason": "the model call that ran it ended without its result"}
     if call.state == STARTED:
         return "tool.outcome_unknown", {**named, "reason": "started, and its process ended before an outcome"}
+    if state.may_have_started(call):
+        return "tool.outcome_unknown", {**named, "reason": "events behind it are lost, which may have started it"}
     if call.key in sources and call.standing == NOT_STARTED:
         reason = "proposed in an imported history that does not record starts, and no outcome"
         return "tool.outcome_unknown", {**named, "reason": reason, "source": sources[call.key]}

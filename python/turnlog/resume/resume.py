@@ -17,7 +17,7 @@ from turnlog.resume import dangling
 from turnlog.resume.recovered import DanglingCall, Recovery
 from turnlog.resume.snapshots import frozen, state_after
 from turnlog.state.fold import fold_batches
-from turnlog.state.reduce import RULES, reduce
+from turnlog.state.reduce import RULES, lose, reduce
 from turnlog.state.state import SNAPSHOT_SCHEMA, State
 
 if TYPE_CHECKING:
@@ -124,10 +124,11 @@ class Resume:
             written = self.session._written_head()
             head = log.head() if written is None else (written["ordinal"], written["chain"])
             state = self._from_snapshot(log, head) or self._fold(log)
+            found = {error.lost for error in log.damage if error.lost is not None}
+            self.recovery.damaged = sorted(found.union(self.recovery.damaged))
+            lose(state, max(head[0], *(last for _, last in self.recovery.damaged), 0))
             self.state = self.session._begin_with(state)
             self.session._snapshot_ordinal = self.recovery.snapshot_ordinal
-            lost = {error.lost for error in log.damage if error.lost is not None}
-            self.recovery.damaged = sorted(lost.union(self.recovery.damaged))
         finally:
             log.close()
 
@@ -201,7 +202,7 @@ class Resume:
         or what came after the call is not understood.
         """
         for call in list(self.state.open_calls.values()) if self.recovery.writable else ():
-            is_unknown = dangling.class_of(call, self._sources) == dangling.UNKNOWN
+            is_unknown = dangling.class_of(call, self.state, self._sources) == dangling.UNKNOWN
             if is_unknown and call.standing == dangling.UNKNOWN and call.ordinal > self._newest:
                 self.session.call(*call.key).resolve(verifier)
 
@@ -215,8 +216,8 @@ class Resume:
         recovery.not_understood = [_not_understood(*one) for one in state.unknown.items()]
         classes = {dangling.RETRYABLE: recovery.retryable, dangling.WAITING: recovery.waiting}
         for call in state.open_calls.values():
-            place = classes.get(dangling.class_of(call, sources, self._newest), recovery.unknown)
-            place.append(DanglingCall(call, dangling.standing(call, sources), self.session.call))
+            place = classes.get(dangling.class_of(call, state, sources, self._newest), recovery.unknown)
+            place.append(DanglingCall(call, dangling.standing(call, state, sources), self.session.call))
 
 
 def _not_understood(name: str, count: int) -> dict[str, Any]:

@@ -78,6 +78,7 @@ def reduce(state: State, type: str, ordinal: int, time_us: int, payload: object)
     if ordinal <= state.ordinal:
         note(state, ordinal, Refusal("ordinal_order", f"ordinal {ordinal} after {state.ordinal}"))
         return
+    lose(state, ordinal - 1)
     state.ordinal = ordinal
     state.time_us = time_us
     state.events += 1
@@ -97,6 +98,17 @@ def reduce(state: State, type: str, ordinal: int, time_us: int, payload: object)
             return
         fields = current
     apply(state, type, fields, ordinal, time_us)
+
+
+def lose(state: State, ordinal: int) -> None:
+    """Note that the events behind the state, up to `ordinal`, are lost, if there are any; ask before the next event.
+
+    >>> state = State(ordinal=3)
+    >>> lose(state, 3), lose(state, 5), state.lost_ordinal
+    (None, None, 5)
+    """
+    if ordinal > state.ordinal:
+        state.lost_ordinal = ordinal
 
 
 def _current(state: State, type: str, ordinal: int, payload: dict[str, Any]) -> dict[str, Any] | None:

@@ -47,9 +47,12 @@ def find_call(state: State, type: str, payload: Payload) -> tuple[tuple[str, str
 
 
 def judge_call(state: State, type: str, payload: Payload) -> Refusal | None:
-    """Judge an event of a tool call."""
+    """Judge an event of a tool call that is to be written: no start of what may have been started already."""
     key, call = find_call(state, type, payload)
-    return _judge(state, type, payload, key, call)
+    refusal = _judge(state, type, payload, key, call)
+    if refusal is None and type == "tool.started" and call is not None and state.may_have_started(call):
+        return Refusal("call_in_doubt", f"{type}: tool call {key[1]!r} may have been started by an event that is lost")
+    return refusal
 
 
 def _judge(state: State, type: str, payload: Payload, key: tuple[str, str], call: Call | None) -> Refusal | None:

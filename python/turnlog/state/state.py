@@ -35,9 +35,9 @@ from turnlog.state.records import (
     Usage,
     Violation,
 )
-from turnlog.state.transitions import COMPLETED, FINISHED_TASK_STATES, NEW, PENDING
+from turnlog.state.transitions import COMPLETED, EXTERNAL, FINISHED_TASK_STATES, NEW, PENDING
 
-SNAPSHOT_SCHEMA = 1
+SNAPSHOT_SCHEMA = 2
 """Grows with every change of a field, a record, the vocabulary or what an event does; older snapshots go unused."""
 
 RECENT_TURNS_MAX = 64
@@ -61,13 +61,15 @@ class Live(msgspec.Struct):
 class State(msgspec.Struct):
     """What a session's events have come to. Change it with `turnlog.state.reduce` only, one thread at a time.
 
-    Records are immutable; the dicts are changed in place, so keep a copy of one to compare with later.
+    Records are immutable; the dicts are changed in place, so keep a copy of one to compare with later. `ordinal` is the
+    last event's, `events` says how many there were, `lost_ordinal` is the newest one that is known to be lost.
     """
 
     session_id: str = ""
     ordinal: int = 0
     time_us: int = 0
     events: int = 0
+    lost_ordinal: int = 0
     phase: str = NEW
     archived: bool = False
     identity: Identity | None = None
@@ -120,6 +122,15 @@ class State(msgspec.Struct):
         """
         key = turn, call_id
         return self.open_calls.get(key) or self.recent_calls.get(key)
+
+    def may_have_started(self, call: Call) -> bool:
+        """Tell whether an open call that must not run twice was perhaps started by an event that is lost.
+
+        >>> State(lost_ordinal=4).may_have_started(Call("t1", "c1", "bash", ordinal=3))
+        True
+        """
+        is_behind = call.ordinal < self.lost_ordinal and not call.by_provider
+        return is_behind and call.standing == "not_started" and call.effect == EXTERNAL
 
     @property
     def model(self) -> str:

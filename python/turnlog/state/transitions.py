@@ -63,17 +63,19 @@ _ENDED = {
     "tool.cancelled": CANCELLED,
     "tool.outcome_unknown": OUTCOME_UNKNOWN,
 }
+_WITHOUT_START = {"tool.failed": FAILED, "tool.outcome_unknown": OUTCOME_UNKNOWN}
 CALL: Table = {
     ABSENT: {"tool.proposed": PROPOSED},
-    # failed without a start: the call could not begin (no such tool, bad arguments)
+    # failed without a start: the call could not begin (no such tool, bad arguments);
+    # outcome_unknown without a start: the event that told of it may be among those that are lost
     PROPOSED: {
         "tool.approval_requested": APPROVAL_REQUESTED,
         **_DECIDED,
+        **_WITHOUT_START,
         "tool.started": STARTED,
-        "tool.failed": FAILED,
     },
-    APPROVAL_REQUESTED: {**_DECIDED, "tool.failed": FAILED},
-    APPROVED: {"tool.denied": DENIED, "tool.started": STARTED, "tool.cancelled": CANCELLED, "tool.failed": FAILED},
+    APPROVAL_REQUESTED: {**_DECIDED, **_WITHOUT_START},
+    APPROVED: {"tool.denied": DENIED, "tool.started": STARTED, "tool.cancelled": CANCELLED, **_WITHOUT_START},
     STARTED: _ENDED,
     OUTCOME_UNKNOWN: {"tool.resolved": RESOLVED},
     COMPLETED: {},
