@@ -13,14 +13,51 @@ from turnlog.errors import HistoryInvalid
 from turnlog.history.check import problems
 
 SHAPES = ("anthropic", "openai_responses", "openai_chat")
-KINDS = ("text", "image", "image_url", "document", "tool_use", "tool_result", "function_call", "thinking", "reasoning")
+KINDS = (
+    "text",
+    "image",
+    "image_url",
+    "document",
+    "input_file",
+    "file",
+    "tool_use",
+    "tool_result",
+    "function_call",
+    "thinking",
+    "reasoning",
+)
 WORDS = st.text(max_size=8)
 LEAVES = st.one_of(st.none(), st.booleans(), st.integers(-9, 9), WORDS)
 VALUES = st.recursive(
     LEAVES, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(WORDS, inner, max_size=3))
 )
-MEMBERS = ("text", "source", "content", "name", "input", "id", "call_id", "image_url", "arguments", "signature")
-BLOCKS = st.fixed_dictionaries({"type": st.sampled_from(KINDS)}, optional=dict.fromkeys(MEMBERS, VALUES))
+SOURCES = st.fixed_dictionaries(
+    {"type": st.sampled_from(["base64", "text", "url", "file", "content", "other"])},
+    optional={"media_type": st.sampled_from(["application/pdf", "text/plain", "x"])}
+    | dict.fromkeys(("data", "url", "file_id", "content"), VALUES),
+)
+MEMBERS = (
+    "text",
+    "title",
+    "filename",
+    "file_data",
+    "file_url",
+    "file_id",
+    "context",
+    "citations",
+    "file",
+    "content",
+    "name",
+    "input",
+    "id",
+    "call_id",
+    "image_url",
+    "arguments",
+    "signature",
+)
+BLOCKS = st.fixed_dictionaries(
+    {"type": st.sampled_from(KINDS)}, optional=dict.fromkeys(MEMBERS, VALUES) | {"source": st.one_of(SOURCES, VALUES)}
+)
 MESSAGES = st.fixed_dictionaries(
     {"role": st.sampled_from(["user", "assistant", "system"])}, optional={"content": VALUES, "tool_calls": VALUES}
 )

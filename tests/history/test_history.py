@@ -351,3 +351,11 @@ def test_leaving_out_any_message_of_a_call_is_found(shape: str) -> None:
         rest = messages[:index] + messages[index + 1 :]
         part_of_a_call = any(word in json.dumps(message) for word in ('"c1"', '"c2"'))
         assert (problems(shape, rest) != []) >= part_of_a_call
+
+
+@pytest.mark.parametrize("with_state", [True, False])
+def test_the_result_of_a_call_that_is_still_told_is_found_in_what_a_compaction_replaced(*, with_state: bool) -> None:
+    said: Item = ("message.user", {"content": "And now?"})
+    compacted: Item = ("context.compacted", {"first": 5, "last": 5, "summary": "It went on."})
+    messages = made([(CREATED, {}), TURN[0], call("c1"), said, ended("c1", "seen"), compacted], with_state=with_state)
+    assert "seen" in str(messages)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from turnlog.history.call_names import CallIds, arguments_object, tool_name
-from turnlog.history.content import IMAGE, TEXT, VERBATIM, Part
+from turnlog.history.content import DOCUMENT, IMAGE, TEXT, VERBATIM, Part
+from turnlog.history.documents import ANTHROPIC, PDF, Document
 from turnlog.history.rounds import ASSISTANT, SYSTEM, USER, Asked, Item, Said
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def _pieces(items: Iterator[Item], ids: CallIds) -> Iterator[tuple[str, list[Blo
             continue
         beginning = False
         given = {call.key: ids.give(call.call_id) for call in item.calls.values()}
-        said = _signed_first([_block(part) for part in item.parts if part.kind != IMAGE])
+        said = _signed_first([_block(part) for part in item.parts if part.kind not in (IMAGE, DOCUMENT)])
         asked: list[Block] = [
             {
                 "type": "tool_use",
@@ -86,6 +87,8 @@ def _block(part: Part) -> Block:
         return {"type": "text", "text": part.value}
     if part.kind == VERBATIM:
         return dict(part.value)
+    if part.kind == DOCUMENT:
+        return _document(part.value)
     if "url" in part.value:
         return {"type": "image", "source": {"type": "url", "url": part.value["url"]}}
     if part.value["media_type"] not in _IMAGE_TYPES or not part.value["data"]:
@@ -93,8 +96,23 @@ def _block(part: Part) -> Block:
     return {"type": "image", "source": {"type": "base64", **part.value}}
 
 
+def _document(document: Document) -> Block:
+    if document.text:
+        source = {"type": "text", "media_type": "text/plain", "data": document.text}
+    elif document.url:
+        source = {"type": "url", "url": document.url}
+    elif document.data and document.media_type == PDF:
+        source = {"type": "base64", "media_type": PDF, "data": document.data}
+    elif document.file_id and document.holder == ANTHROPIC:
+        source = {"type": "file", "file_id": document.file_id}
+    else:
+        return {"type": "text", "text": document.as_text}
+    named = {"title": document.title} if document.title else {}
+    return {"type": "document", "source": source, **named, **dict(document.more)}
+
+
 def _result(call: Asked, given: str) -> Block:
-    content = [_block(part) for part in call.parts if part.kind in (TEXT, IMAGE)]
+    content = [_block(part) for part in call.parts if part.kind in (TEXT, IMAGE, DOCUMENT)]
     result: Block = {"type": "tool_result", "tool_use_id": given}
     result["content"] = content or [{"type": "text", "text": "(no output)"}]
     if call.failed:

@@ -19,6 +19,7 @@ from turnlog.errors import HistoryInvalid
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+_PLAIN = ("text", "image", "document")
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -67,6 +68,13 @@ class Check:
         """Check a text."""
         self.require(isinstance(text, str) and text.strip(), "empty text")
 
+    def is_file(self, part: Mapping[str, Any]) -> None:
+        """Check a file: its bytes with a name, an address, or the provider's id."""
+        if "file_data" in part:
+            self.require(str(part["file_data"]).startswith("data:") and part["filename"], "a file without name or type")
+        else:
+            self.says(part["file_url"] if "file_url" in part else part["file_id"])
+
     def is_object(self, text: object) -> None:
         """Check arguments that are JSON text."""
         try:
@@ -101,13 +109,13 @@ class AnthropicCheck(Check):
     def _user(self, blocks: list[Mapping[str, Any]]) -> None:
         others = False
         for block in blocks:
-            self.require(block["type"] in ("text", "image", "tool_result"), f"{block['type']} of a user")
+            self.require(block["type"] in (*_PLAIN, "tool_result"), f"{block['type']} of a user")
             if block["type"] == "tool_result":
                 self.require(not others, "a result behind other content")
                 self.answers(block["tool_use_id"])
                 self.require(block["content"], "a result without content")
                 for inner in block["content"]:
-                    self.require(inner["type"] in ("text", "image"), f"{inner['type']} in a result")
+                    self.require(inner["type"] in _PLAIN, f"{inner['type']} in a result")
                     self._plain(inner)
             else:
                 others = True
@@ -136,7 +144,10 @@ class AnthropicCheck(Check):
             self.says(block["text"])
         else:
             source = block["source"]
-            self.require(source.get("url") or source.get("data"), "an empty image")
+            given = source.get("url") or source.get("data") or source.get("file_id")
+            self.require(isinstance(given, str) and given.strip(), f"an empty {block['type']}")
+            is_pdf = source.get("media_type") == "application/pdf" or source["type"] != "base64"
+            self.require(block["type"] == "image" or is_pdf, "a document of another type than PDF")
 
     def end(self) -> None:
         """An assistant's last text may not end in white space."""
@@ -159,6 +170,9 @@ class ResponsesCheck(Check):
             self.require(message["content"], "no content")
             wanted = ("output_text",) if role == "assistant" else ("input_text", "input_image")
             for part in message["content"]:
+                if part["type"] == "input_file" and role == "user":
+                    self.is_file(part)
+                    continue
                 self.require(part["type"] in wanted, f"{part['type']} of {role}")
                 self.says(part["text"] if "text" in part else part["image_url"])
         elif kind in ("function_call", "custom_tool_call"):
@@ -196,7 +210,10 @@ class CompletionsCheck(Check):
         if isinstance(content, list):
             self.require(role == "user" and content, "parts that are not a user's")
             for part in content:
-                self.says(part["text"] if part["type"] == "text" else part["image_url"]["url"])
+                if part["type"] == "file":
+                    self.is_file(part["file"])
+                else:
+                    self.says(part["text"] if part["type"] == "text" else part["image_url"]["url"])
         elif content is not None or not calls:
             self.says(content)
 

@@ -1,8 +1,8 @@
 """Content as events hold it, in whatever shape a provider gave it, as a flat list of parts.
 
-Owns: which block of which provider is text, an image, reasoning or a tool call. Invariants: pure; content of any shape
-gives parts, never an error; text that is only white space is no part, because providers refuse it; what cannot be shown
-is named by a short text, never dropped silently. Must not know: events, messages, what a provider accepts.
+Owns: which block of which provider is text, an image, a document, reasoning or a tool call. Invariants: pure; content
+of any shape gives parts, never an error; text that is only white space is no part, because providers refuse it; what
+cannot be shown is named by a short text, never dropped silently. Must not know: events, messages, what is accepted.
 """
 
 from __future__ import annotations
@@ -11,17 +11,22 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-TEXT, IMAGE, VERBATIM, CALL = "text", "image", "verbatim", "call"
+from turnlog.history.documents import Document, document_of, not_shown, title_of
+
+TEXT, IMAGE, DOCUMENT, VERBATIM, CALL = "text", "image", "document", "verbatim", "call"
 
 _TEXTS = frozenset({"text", "input_text", "output_text", "summary_text"})
 _CALLS = frozenset({"tool_use", "function_call", "custom_tool_call"})
 _ANTHROPIC_ONLY = frozenset({"thinking", "redacted_thinking"})
 _OMITTED = frozenset({"reasoning", "fallback", "tool_result", "function_call_output"})  # told elsewhere, or not at all
 _IMAGES = frozenset({"image", "input_image", "image_url"})
+_DOCUMENTS = frozenset({"document", "input_file"})
 
 
 class Part(NamedTuple):
-    """One piece of content: `value` is a str (text), {media_type, data} or {url} (image), or the provider's block."""
+    """One piece of content: `value` is a str (text), {media_type, data} or {url} (image), a Document, or the provider's
+    block.
+    """
 
     kind: str
     value: Any
@@ -55,8 +60,8 @@ def _of_block(block: Mapping[str, Any]) -> list[Part]:
         return [Part(VERBATIM, dict(block))]
     if kind in _OMITTED:
         return []
-    if kind in _IMAGES:
-        return [_image(block)]
+    if kind in _IMAGES or kind in _DOCUMENTS or (kind == "file" and isinstance(block.get("file"), Mapping)):
+        return [_image(block) if kind in _IMAGES else _document(block)]
     if "choices" in block:  # a whole response of the shape with choices
         return _of_choices(block["choices"])
     if "content" in block or "tool_calls" in block:  # a whole message
@@ -95,13 +100,29 @@ def _image(block: Mapping[str, Any]) -> Part:
     return Part(IMAGE, {"url": url})
 
 
+def _document(block: Mapping[str, Any]) -> Part:
+    source = block.get("source")
+    if isinstance(source, Mapping) and source.get("type") == "content":  # its text, in blocks
+        text = text_of(parts_of(source.get("content")))
+        found = Document(text=text, title=title_of(block)) if text else None
+    else:
+        found = document_of(block)
+    return Part(TEXT, not_shown(title_of(block))) if found is None else Part(DOCUMENT, found)
+
+
 def text_of(parts: list[Part]) -> str:
-    r"""Return the parts as one text; an image is named.
+    r"""Return the parts as one text; an image is named, and a document whose text is not at hand.
 
     >>> text_of([Part(TEXT, "a"), Part(IMAGE, {"url": "x"})]).split()
     ['a', '[image]']
     """
-    return "\n".join("[image]" if part.kind == IMAGE else part.value for part in parts if part.kind in (TEXT, IMAGE))
+    return "\n".join(shown for part in parts if (shown := _shown(part)))
+
+
+def _shown(part: Part) -> str:
+    if part.kind == DOCUMENT:
+        return str(part.value.as_text)
+    return "[image]" if part.kind == IMAGE else str(part.value) if part.kind == TEXT else ""
 
 
 def as_json(value: object) -> str:

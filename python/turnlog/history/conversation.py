@@ -198,6 +198,7 @@ class _Walk:
         if current is not None and key in current.calls and again:
             known = current.calls[key]  # the response named it, its own event may know more
             known.name = known.name or _text(payload, "name")
+            known.ordinal = self._ordinal
             return
         if again:
             return
@@ -254,13 +255,16 @@ class _Walk:
         yield done
 
     def _look_ahead(self, call: Asked) -> None:
-        """Find the result of a call that comes later in the log than something else that was said."""
+        """Find the result of a call that comes later in the log than something else that was said.
+
+        What a compaction replaced or a rollback took out counts here, too: the call itself is still told, and it ran.
+        """
         known = None if self._open_calls is None else self._open_calls.get(call.key)
         if known is not None:
             is_unknown = known.standing == "unknown" or known.ordinal < self._lost_ordinal()
             call.status = UNKNOWN if is_unknown or call.observed else NOT_RUN
             return
-        for event in self._extent.replay(self._source, _CALL_TYPES, after=self._ordinal):
+        for event in self._source.events(after=call.ordinal, types=_CALL_TYPES):
             payload = fields_of(event, event.payload)
             if payload is None or payload.get("call_id") != call.call_id:
                 continue

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from turnlog.history.call_names import CallIds, arguments_text, tool_name
-from turnlog.history.content import IMAGE, TEXT, Part, text_of
+from turnlog.history.content import DOCUMENT, IMAGE, TEXT, Part, text_of
+from turnlog.history.documents import OPENAI, Document
 from turnlog.history.rounds import ASSISTANT, USER, Asked, Item, Said
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 Message = dict[str, Any]
 _CUSTOM = "custom_tool_call"
+_SHOWN = frozenset({TEXT, IMAGE, DOCUMENT})
 
 
 def response_items(items: Iterator[Item]) -> Iterator[Message]:
@@ -25,7 +27,8 @@ def response_items(items: Iterator[Item]) -> Iterator[Message]:
     ids = CallIds()
     for item in items:
         if isinstance(item, Said):
-            content = [_input(part) for part in item.parts if part.kind in (TEXT, IMAGE)]
+            parts = [part for part in item.parts if part.kind in _SHOWN]
+            content = [_input(part, of_user=item.role == USER) for part in parts]
             if content:
                 yield {"type": "message", "role": "user" if item.role == USER else "developer", "content": content}
             continue
@@ -52,9 +55,13 @@ def _call_item(call: Asked, given: str) -> Message:
     return {"type": "function_call", **named, "arguments": arguments_text(call.arguments)}
 
 
-def _input(part: Part) -> Message:
+def _input(part: Part, *, of_user: bool) -> Message:
     if part.kind == TEXT:
         return {"type": "input_text", "text": part.value}
+    if part.kind == DOCUMENT:
+        document: Document = part.value
+        held = _held(document) or ({"file_url": document.url} if document.url else {})
+        return {"type": "input_file", **held} if held and of_user else {"type": "input_text", "text": document.as_text}
     return {"type": "input_image", "image_url": _url(part), "detail": "auto"}
 
 
@@ -63,7 +70,7 @@ def completion_messages(items: Iterator[Item]) -> Iterator[Message]:
     ids = CallIds()
     for item in items:
         if isinstance(item, Said):
-            parts = [part for part in item.parts if part.kind in (TEXT, IMAGE)]
+            parts = [part for part in item.parts if part.kind in _SHOWN]
             if parts:
                 yield {"role": item.role, "content": _content(parts, as_text=item.role != USER)}
             continue
@@ -86,14 +93,22 @@ def completion_messages(items: Iterator[Item]) -> Iterator[Message]:
 
 
 def _content(parts: list[Part], *, as_text: bool) -> str | list[Message]:
-    if as_text or all(part.kind == TEXT for part in parts):
-        return text_of(parts)
-    return [
-        {"type": "text", "text": part.value}
-        if part.kind == TEXT
-        else {"type": "image_url", "image_url": {"url": _url(part)}}
-        for part in parts
-    ]
+    content = [_completion_part(part) for part in parts]
+    return text_of(parts) if as_text or all(part["type"] == "text" for part in content) else content
+
+
+def _completion_part(part: Part) -> Message:
+    if part.kind == IMAGE:
+        return {"type": "image_url", "image_url": {"url": _url(part)}}
+    held = _held(part.value) if part.kind == DOCUMENT else None
+    return {"type": "file", "file": held} if held else {"type": "text", "text": text_of([part])}
+
+
+def _held(document: Document) -> Message:
+    """Return the members of a file whose bytes are at hand, or which the provider holds."""
+    if document.data:
+        return {"filename": document.file_name, "file_data": document.data_url}
+    return {"file_id": document.file_id} if document.file_id and document.holder == OPENAI else {}
 
 
 def _url(part: Part) -> str:
