@@ -34,8 +34,11 @@ OF_A_SESSION = (
     "resume",
     "settle",
     "forget",
+    "archive",
+    "rename",
+    "tag",
 )
-MORE = {"settle": ["c1", "--outcome", "completed"]}  # what a verb needs beside the session
+MORE = {"settle": ["c1", "--outcome", "completed"], "rename": ["a title"]}  # what a verb needs beside the session
 OF_A_STORE = ("list", "stats", "verify", "repair", "compact", "rebuild-index", "prune")
 READERS = (
     ["list"],
@@ -54,6 +57,7 @@ READERS = (
     ["path"],
     ["resume", "latest"],
     ["path", "latest"],
+    ["tag", "latest"],
     ["diff", "latest", "latest"],
 )
 WRITER = """

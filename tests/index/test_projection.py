@@ -56,6 +56,9 @@ def test_the_first_user_text_is_the_title_until_one_is_given() -> None:
     assert folded(("message.user", {"content": "plain"})).title == "plain"
     assert folded(("session.created", {"title": "Given"}), said).title == "Given"
     assert folded(said, ("session.renamed", {"title": "Given"})).title == "Given"
+    taken_away = ("session.renamed", {"title": None})
+    assert folded(("session.created", {"title": "Given"}), said, taken_away).title == ""
+    assert folded(("session.created", {"title": "Given"}), taken_away, said).title == "Why does it fail?"
     assert len(folded(("message.user", {"content": "x" * 9_999})).title) == projection.TITLE_MAX_CHARACTERS
 
 

@@ -29,28 +29,35 @@ MEANINGS = {
 _EVERY_VERB = (OK, USAGE, IO, BUG, INTERRUPTED, CLOSED_PIPE)
 _A_STORE = (NO, NOT_FOUND, NEWER)
 
+_A_CHANGE = (*_A_STORE, REFUSED, LOCKED)
+
 CODES: dict[str, tuple[int, ...]] = {
+    "archive": _A_CHANGE,
     "cat": (*_A_STORE, PARTIAL),
     "compact": (*_A_STORE, PARTIAL, REFUSED, LOCKED),
     "completion": (),
     "diff": _A_STORE,
-    "forget": (*_A_STORE, REFUSED, LOCKED),
+    "forget": _A_CHANGE,
     "fork": (*_A_STORE, REFUSED),
     "import": (*_A_STORE, PARTIAL, REFUSED, LOCKED),
     "list": _A_STORE,
     "path": (*_A_STORE,),
     "prune": (*_A_STORE, REFUSED),
-    "rebuild-index": (*_A_STORE, REFUSED, LOCKED),
+    "rebuild-index": _A_CHANGE,
+    "rename": _A_CHANGE,
     "repair": (*_A_STORE, PARTIAL, REFUSED, LOCKED),
-    "resume": (*_A_STORE, REFUSED, LOCKED),
-    "settle": (*_A_STORE, REFUSED, LOCKED),
+    "resume": _A_CHANGE,
+    "settle": _A_CHANGE,
     "show": (*_A_STORE, PARTIAL),
     "stats": (*_A_STORE, PARTIAL),
+    "tag": _A_CHANGE,
     "tail": (*_A_STORE, PARTIAL),
     "verify": _A_STORE,
 }
 
 _SPECIAL: dict[tuple[str, int], str] = {
+    **{(verb, NO): "the session is damaged" for verb in ("archive", "rename", "settle", "tag")},
+    **{(verb, REFUSED): "refused: the store cannot be written" for verb in ("archive", "fork", "rename", "tag")},
     ("cat", NO): "no event matches, or the store is damaged",
     ("cat", PARTIAL): "some events cannot be read; they are named on stderr",
     ("compact", PARTIAL): "some sessions were skipped, and are listed",
@@ -58,7 +65,6 @@ _SPECIAL: dict[tuple[str, int], str] = {
     ("diff", NO): "they differ, or an event cannot be read",
     ("forget", NO): "nothing was moved: there was no --yes, the answer was no, or a session is damaged",
     ("forget", REFUSED): "refused: other sessions inherit from it, or the store cannot be written",
-    ("fork", REFUSED): "refused: the store cannot be written",
     ("import", PARTIAL): "some lines or files could not be read, and are listed",
     ("list", NO): "no session matches, or the store is damaged",
     ("prune", OK): "what nothing refers to was removed, or there is nothing of that kind (with --dry-run: was listed)",
@@ -68,7 +74,6 @@ _SPECIAL: dict[tuple[str, int], str] = {
     ("resume", OK): "it was put right, or there is nothing to put right",
     ("resume", NO): "there is something to put right (without --yes), the answer was no, or the session is damaged",
     ("resume", REFUSED): "tool calls of unknown outcome are left and there was no --yes, or damage forbids writing",
-    ("settle", NO): "the session is damaged",
     ("show", PARTIAL): "some events cannot be read; they are named",
     ("stats", PARTIAL): "some events cannot be read; they are named",
     ("tail", PARTIAL): "some events cannot be read; they are named on stderr",

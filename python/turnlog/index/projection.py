@@ -186,6 +186,13 @@ def _settings(row: SessionRow, event: Event, read: Fields) -> None:
         row.tags = tuple(sorted(tags)[:TAGS_MAX])
 
 
+def _renamed(row: SessionRow, event: Event, read: Fields) -> None:
+    _settings(row, event, read)
+    given = read.read_settings(event)
+    if given.title in (None, "") and given.v in (None, 1):  # taken away: what the user says next is the title
+        row.title, row.titled = "", 0
+
+
 def _closed(row: SessionRow, _event: Event, _read: Fields) -> None:
     row.closed = 1
 
@@ -258,9 +265,8 @@ def imported_until(event: Event) -> int:
 
 
 _ACTIONS: dict[str, Callable[[SessionRow, Event, Fields], None]] = {
-    **dict.fromkeys(
-        [f"session.{name}" for name in ("created", "forked", "configured", "renamed", "tagged")], _settings
-    ),
+    **dict.fromkeys([f"session.{name}" for name in ("created", "forked", "configured", "tagged")], _settings),
+    "session.renamed": _renamed,
     "session.closed": _closed,
     "session.archived": _archived,
     "session.unarchived": _unarchived,

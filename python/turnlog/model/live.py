@@ -346,6 +346,5 @@ def _require_valid(type: str, payload: dict[str, Any]) -> None:
 def _as_read(type: str, payload: dict[str, Any]) -> dict[str, Any]:
     """Return a payload with those members as a reader finds them that the state keeps, or counts with."""
     if RULES[type].fields is None:
-        whole: dict[str, Any] = decode(_core.canonical(payload))
-        return whole
+        return dict(decode(_core.canonical(payload)))
     return {**payload, "usage": decode(_core.canonical(payload.get("usage")))}
