@@ -8,6 +8,7 @@ import pytest
 
 from turnlog import InvalidInput, InvalidPayload, Store, events
 from turnlog.arguments import EPHEMERAL_TYPES
+from turnlog.feed.feed import SeenEvents
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,6 +77,29 @@ CALLS: dict[str, tuple[Callable[[Store, Session, Any], object], tuple[Any, ...]]
     "turn misspelt": (lambda _store, session, wrong: loose(session).turn("x", **{wrong: "x"}), MISSPELT),
     "turn id": (lambda _store, session, wrong: session.turn("x", id=wrong), (*NO_TEXT, "")),
     "turns damage": (lambda _store, session, wrong: session.turns(on_damage=wrong), (3, None, "x")),
+    "follow after": (lambda _s, session, wrong: session.follow(after=wrong), (*NO_WHOLE, None)),
+    "follow types": (lambda _s, session, wrong: session.follow(types=wrong), (3, "a.b", b"x", [3], OBJECT)),
+    "follow timeout": (lambda _s, session, wrong: session.follow(timeout_ms=wrong), NO_WHOLE),
+    "follow caught up": (lambda _s, session, wrong: session.follow(on_caught_up=wrong), (3, "x", [])),
+    "follow damage": (lambda _s, session, wrong: session.follow(on_damage=wrong), (3, None, "x", [])),
+    "store follow after": (lambda store, _session, wrong: store.follow(after=wrong), (*NO_TEXT, "x", 0, 3)),
+    "store follow types": (lambda store, _s, wrong: store.follow(types=wrong), (3, "a.b", b"x", [3], OBJECT)),
+    "store follow timeout": (lambda store, _session, wrong: store.follow(timeout_ms=wrong), NO_WHOLE),
+    "store follow caught up": (lambda store, _session, wrong: store.follow(on_caught_up=wrong), (3, "x", [])),
+    "store follow failure": (lambda store, _session, wrong: store.follow(on_failure=wrong), (3, "x", [])),
+    "store follow damage": (lambda store, _session, wrong: store.follow(on_damage=wrong), (3, None, "x", [])),
+    "subscribe after": (lambda _s, session, wrong: session.subscribe(after=wrong), NO_WHOLE),
+    "subscribe callback": (lambda _s, session, wrong: session.subscribe(wrong), (3, "x", [])),
+    "subscribe types": (lambda _s, session, wrong: session.subscribe(types=wrong), (3, "a.b", b"x", [3], OBJECT)),
+    "subscribe capacity": (lambda _s, session, wrong: session.subscribe(capacity=wrong), (*NO_WHOLE, None, 0)),
+    "subscribe damage": (lambda _s, session, wrong: session.subscribe(on_damage=wrong), (3, None, "x", [])),
+    "store subscribe callback": (lambda store, _s, wrong: store.subscribe(wrong), (3, "x", [])),
+    "store subscribe types": (lambda store, _s, wrong: store.subscribe(types=wrong), (3, "a.b", b"x", [3], OBJECT)),
+    "store subscribe capacity": (lambda store, _s, wrong: store.subscribe(capacity=wrong), (*NO_WHOLE, None, 0)),
+    "store subscribe damage": (lambda store, _s, wrong: store.subscribe(on_damage=wrong), (3, None, "x", [])),
+    "subscriber read": (lambda _s, session, wrong: session.subscribe().read(wrong), NO_WHOLE),
+    "seen cursor": (lambda _store, _session, wrong: SeenEvents(wrong), NO_TEXT),
+    "seen event": (lambda _store, _session, wrong: SeenEvents().is_new(wrong), (*NO_TEXT, None)),
     "rename": (lambda _store, session, wrong: session.rename(wrong), NO_TEXT),
     "grant tool": (lambda _store, session, wrong: session.grant(wrong), (*NO_TEXT, None, "")),
     "task title": (lambda _store, session, wrong: session.tasks.add(wrong), (*NO_TEXT, None)),

@@ -136,7 +136,7 @@ def test_the_tree_in_the_docstring_is_the_tree_of_classes() -> None:
     written: dict[str, str] = {}
     branch: list[str] = []
     for line in (errors.__doc__ or "").splitlines():
-        if found := re.match(r"    ([│ ├└─]*)(\w+)(?: \((\w+)\))?(?:  |$)", line):
+        if found := re.match(r"([│ ├└─]*)(\w+)(?: \((\w+)\))?(?:  |$)", line):
             depth = len(found[1]) // 4
             branch[depth:] = [found[2]]
             written[found[2]] = " ".join([*branch[-2:-1], *filter(None, [found[3]])])

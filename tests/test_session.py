@@ -265,7 +265,7 @@ def test_types_and_limits_that_fit_nothing_are_no_surprise(tmp_path: Path) -> No
             session.events(limit=-1)
         with pytest.raises(InvalidInput, match="after is a whole number"):
             session.events(after=-1)
-        with pytest.raises(InvalidInput, match="after is an ordinal"):
+        with pytest.raises(InvalidInput, match="after is a whole number"):
             session.follow(after=-1, timeout_ms=0)
         with pytest.raises(InvalidInput, match="'raise' or 'skip'"):
             session.events(on_damage="ignore")

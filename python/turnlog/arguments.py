@@ -101,6 +101,24 @@ def require_level(durability: str) -> None:
         raise unknown_level(durability)
 
 
+def require_damage(on_damage: object) -> None:
+    """Raise InvalidInput unless it says what to do where events cannot be served.
+
+    >>> require_damage("skip")
+    """
+    if on_damage not in ("raise", "skip"):
+        raise InvalidInput(f"on_damage is 'raise' or 'skip', not {_shown(on_damage)}")
+
+
+def require_function(name: str, value: object) -> None:
+    """Raise InvalidInput unless `value` can be called or is None.
+
+    >>> require_function("on_caught_up", print)
+    """
+    if value is not None and not callable(value):
+        raise InvalidInput(f"{name} is a function, not {_shown(value)}")
+
+
 def unknown_level(durability: object) -> InvalidInput:
     """Return the error for a durability that is none.
 

@@ -1,33 +1,33 @@
-"""The error tree: every exception turnlog raises on purpose.
-    TurnlogError
-    ├── InvalidInput (ValueError)     what the caller handed in cannot be stored; nothing was written
-    │   ├── InvalidPayload            not canonical JSON: NaN, bytes, cycles, depth, keys
-    │   ├── PayloadTooLarge           beyond 16 MiB
-    │   ├── InvalidType               event type empty, too long or not plain ASCII
-    │   ├── InvalidId                 not a UUID
-    │   └── InvalidTransition         not legal in the session's state: a second turn, a call completed twice
-    ├── Conflict                      same event id, different content
-    ├── HistoryInvalid                no history that a model provider accepts can be made of the events
-    ├── NotFound (LookupError)        no such store, session, ordinal or artifact
-    │   ├── StoreNotFound
-    │   ├── SessionNotFound
-    │   └── ArtifactNotFound
-    ├── AmbiguousId                   a prefix fits several sessions
-    ├── Locked                        another writer holds the session
-    ├── NewerFormat                   written by a newer turnlog
-    ├── Damaged                       acknowledged bytes are missing or changed
-    │   ├── ReadOnly                  damage (or a read-only medium) forbids writing
-    │   └── NotASegment               foreign, renamed or text-mode-damaged file
-    ├── StorageError (OSError)        the operating system said no
-    │   ├── NoSpace                   rolled back; the writer is still usable
-    │   ├── SyncFailed                the writer is closed for good; reopen to continue
-    │   └── Unsupported               this platform or file system cannot keep the promise
-    ├── OutcomeUnknown                a tool call was started, nothing says how it ended: it is not run again
-    ├── ToolFailed                    the stored outcome of a tool call is a failure
-    ├── Closed                        used after close
-    ├── WrongProcess                  used in a child after fork
-    └── IndexUnavailable              the projection cannot be used; the log is not affected
-Owns: the classes and their stable codes. Invariant: each says what, where, why and what next. Must not know: the rest.
+"""The error tree. Owns: classes, codes. Invariant: each says what, where, why, what next. Must not know: who raises.
+TurnlogError
+├── InvalidInput (ValueError)     what the caller handed in cannot be stored; nothing was written
+│   ├── InvalidPayload            not canonical JSON: NaN, bytes, cycles, depth, keys
+│   ├── PayloadTooLarge           beyond 16 MiB
+│   ├── InvalidType               event type empty, too long or not plain ASCII
+│   ├── InvalidId                 not a UUID
+│   └── InvalidTransition         not legal in the session's state: a second turn, a call completed twice
+├── Conflict                      same event id, different content
+├── HistoryInvalid                no history that a model provider accepts can be made of the events
+├── CursorMismatch                the log does not hold the event that a feed's cursor names
+├── NotFound (LookupError)        no such store, session, ordinal or artifact
+│   ├── StoreNotFound
+│   ├── SessionNotFound
+│   └── ArtifactNotFound
+├── AmbiguousId                   a prefix fits several sessions
+├── Locked                        another writer holds the session
+├── NewerFormat                   written by a newer turnlog
+├── Damaged                       acknowledged bytes are missing or changed
+│   ├── ReadOnly                  damage (or a read-only medium) forbids writing
+│   └── NotASegment               foreign, renamed or text-mode-damaged file
+├── StorageError (OSError)        the operating system said no
+│   ├── NoSpace                   rolled back; the writer is still usable
+│   ├── SyncFailed                the writer is closed for good; reopen to continue
+│   └── Unsupported               this platform or file system cannot keep the promise
+├── OutcomeUnknown                a tool call was started, nothing says how it ended: it is not run again
+├── ToolFailed                    the stored outcome of a tool call is a failure
+├── Closed                        used after close
+├── WrongProcess                  used in a child after fork
+└── IndexUnavailable              the projection cannot be used; the log is not affected
 """
 
 from __future__ import annotations
@@ -176,6 +176,18 @@ class HistoryInvalid(TurnlogError):
     next: tuple[str, ...] = ("sessionctl show {session}",)
 
 
+class CursorMismatch(TurnlogError):
+    """The log does not hold the event that a cursor names: it lost its end, is a restored backup or another store.
+
+    `cursor` begins at the session's first event and leaves the others of a store where they were.
+    """
+
+    code = "cursor_mismatch"
+    exit_code = 1
+    next: tuple[str, ...] = ("sessionctl show {session}", "sessionctl verify {session}")
+    cursor: str | None = None
+
+
 class NotFound(TurnlogError, LookupError):
     """What was asked for does not exist."""
 
@@ -231,13 +243,16 @@ class NewerFormat(TurnlogError):
 class Damaged(TurnlogError):
     """Acknowledged bytes are missing or changed; events around the damage can still be read.
 
-    `lost` is the inclusive range of ordinals that cannot be served, or None when it is not known.
+    `lost` is the inclusive range of ordinals that cannot be served, or None when it is not known; `is_open` says that
+    more may be lost behind it. Raised by a feed, it has the `cursor` behind the damage, None where that has no end.
     """
 
     code = "damaged"
     exit_code = 1
     next: tuple[str, ...] = ("sessionctl verify {session}", "sessionctl repair {session}")
     lost: tuple[int, int] | None = None
+    is_open = False
+    cursor: str | None = None
 
 
 class ReadOnly(Damaged):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from turnlog._core import Event, Receipt
     from turnlog.artifacts.file import Stream
+    from turnlog.log.lost import LostEvents
 
 
 class MemoryEvent:
@@ -132,9 +133,9 @@ class MemoryAppender(Appender):
         """Return a reader over what was appended, also over what comes."""
         return MemoryLog(self)
 
-    def tail(self, after: int) -> MemoryTail:
-        """Return a place behind an ordinal that moves forward."""
-        return MemoryTail(self.log(), after)
+    def tail(self, after: int, mark: bytes | None = None) -> MemoryTail:
+        """Return a place behind an ordinal that moves forward; see `Tail` for `mark`."""
+        return MemoryTail(self.log(), after, mark=mark, newest=lambda: len(self.events))
 
     def visible(self) -> None:
         """Return None: there is no segment."""
@@ -292,13 +293,11 @@ class MemoryLog(Log):
 class MemoryTail(Tail):
     """A place in an ephemeral session that moves forward with every `look`."""
 
-    def __init__(self, log: MemoryLog, after: int) -> None:
-        """Start behind ordinal `after`."""
-        super().__init__(log, after)
-
-    def look(self) -> list[Event]:
-        """Return what came since the last look."""
-        found = list(self._log.events(Window(self._after)))
+    def look(self) -> list[Event | LostEvents]:
+        """Return what came since the last look. Raises CursorMismatch."""
+        if self._unconfirmed is not None and not self._confirm():
+            return []
+        found: list[Event | LostEvents] = [*self._log.events(Window(self._after))]
         self._after += len(found)
         return found
 

@@ -18,11 +18,12 @@ from turnlog.arguments import (
     LEVELS,
     full_item,
     refuse_to_store,
+    require_damage,
     require_level,
     require_whole,
     unknown_level,
 )
-from turnlog.errors import Closed, InvalidInput, Locked
+from turnlog.errors import Closed, Locked
 from turnlog.ids import parse_id
 from turnlog.log.log import Log, Window, types_wanted
 from turnlog.session_model import SessionModel
@@ -178,9 +179,7 @@ class Session(SessionModel, SessionWatching):
         require_whole("limit", limit, optional=True)
         require_whole("after", after)
         require_whole("before", before, optional=True)
-        if on_damage not in ("raise", "skip"):
-            message = f"on_damage is 'raise' or 'skip', not {on_damage!r}"
-            raise InvalidInput(message)
+        require_damage(on_damage)
         log = self.log()
         wanted = types_wanted(types)
         read = log.events_reversed if reverse else log.events

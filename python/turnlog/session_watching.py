@@ -50,14 +50,19 @@ class SessionWatching:
         types: Iterable[str] | None = None,
         timeout_ms: int | None = None,
         on_caught_up: Callable[[str], object] | None = None,
+        on_damage: str = "raise",
     ) -> Iterator[FeedEvent]:
         """Iterate over the events after an ordinal or a cursor, and go on with new ones as they become durable, from
         any process: gap-free, each once. Each has a `cursor` to go on from later, also after a crash: a buffered event
         comes once it is synced, which `subscribe` does not wait for.
 
         `on_caught_up(cursor)` is called whenever everything that was there has been handed out. Ends when the session
-        or store is closed in this process, or when nothing came for `timeout_ms`. Raises InvalidInput (no cursor of
-        this session), Damaged at an event that cannot be served, StorageError, Closed.
+        or store is closed in this process, or when nothing came for `timeout_ms`. At events that cannot be served
+        Damaged is raised, and its `cursor` goes on behind them; with `on_damage="skip"` one event `feed.damaged` stands
+        for them, also where `types` are given; see `FeedEvent`. Raises CursorMismatch where the log does not hold the
+        event of the cursor (it lost its end, is a restored backup): at once, but for a log that ends below it while
+        another process writes it, who may have more than is durable; that is waited for. Raises InvalidInput (no cursor
+        of this session), StorageError, Closed.
 
         >>> from turnlog import Store
         >>> with Store.open("runs") as store, store.create() as session:
@@ -70,7 +75,10 @@ class SessionWatching:
         """
         from turnlog.feed.feed import waiting
 
-        return waiting(self._steps(after=after, types=types, timeout_ms=timeout_ms, on_caught_up=on_caught_up))
+        steps = self._steps(
+            after=after, types=types, timeout_ms=timeout_ms, on_caught_up=on_caught_up, on_damage=on_damage
+        )
+        return waiting(steps)
 
     def _steps(
         self,
@@ -79,6 +87,7 @@ class SessionWatching:
         types: Iterable[str] | None = None,
         timeout_ms: int | None = None,
         on_caught_up: Callable[[str], object] | None = None,
+        on_damage: str = "raise",
     ) -> Iterator[FeedEvent | None]:
         """Do as `follow` does, but yield None instead of waiting for a moment (for who waits otherwise).
 
@@ -87,18 +96,23 @@ class SessionWatching:
         >>> next(steps).type, next(steps)
         ('session.created', None)
         """
-        from turnlog.feed.cursors import ordinal_after
-        from turnlog.feed.feed import follow
-        from turnlog.log.log import types_wanted
+        from turnlog.arguments import require_damage, require_function, require_whole
+        from turnlog.feed.cursors import place_after
+        from turnlog.feed.feed import follow, with_marks
 
-        wanted = types_wanted(types)
+        require_whole("timeout_ms", timeout_ms, optional=True)
+        require_function("on_caught_up", on_caught_up)
+        require_damage(on_damage)
+        ordinal, mark = place_after(after, self.id)
+        wanted = with_marks(types)
         return follow(
-            self._place(ordinal_after(after, self.id), durable=True),
+            self._place(ordinal, durable=True, mark=mark, on_damage=on_damage),
             self.id,
             wanted,
             ended=lambda: self._closed,
             timeout_ms=timeout_ms,
             on_caught_up=on_caught_up,
+            begin=(ordinal, mark),
         )
 
     @property
@@ -125,9 +139,9 @@ class SessionWatching:
         """
         return self._children
 
-    def _place(self, after: int, *, durable: bool = False) -> Tail:
+    def _place(self, after: int, *, durable: bool = False, mark: bytes | None = None, on_damage: str = "raise") -> Tail:
         """Return a place in the session's log behind an ordinal, which moves forward (for feeds); a `durable` one never
-        comes to what a crash could take back.
+        comes to what a crash could take back. See `Tail` for the rest.
 
         >>> from turnlog import Store
         >>> [event.type for event in Store.ephemeral().create()._place(0).look()]
@@ -135,7 +149,14 @@ class SessionWatching:
         """
         from turnlog.log.tail import Tail
 
-        return Tail(self.log(durable=durable), after) if self._memory is None else self._memory.tail(after)
+        if self._memory is not None:
+            return self._memory.tail(after, mark)
+
+        def newest() -> int | None:
+            head = self._written_head()
+            return None if head is None else int(head["ordinal"])
+
+        return Tail(self.log(durable=durable), after, mark=mark, newest=newest, on_damage=on_damage)
 
     def subscribe(
         self,
@@ -144,14 +165,15 @@ class SessionWatching:
         after: int | str | None = None,
         types: Iterable[str] | None = None,
         capacity: int = 1024,
+        on_damage: str = "raise",
     ) -> Subscriber:
         """Hear what this process appends to the session, ephemeral events included; from now on, or from `after` on.
 
         With `callback`, a thread calls it with each event; an exception of it is logged, kept in `failures`, and the
         next event follows. Without, iterate over what is returned, or `read` it. A stored event comes when it has the
         durability it was appended with, and is never missed. Of ephemeral ones at most `capacity` wait: a slow
-        subscriber misses the oldest and is told how many by one `feed.lagged` event; the writer never waits. Ends with
-        the session, or by `close()` or a `with` block.
+        subscriber misses the oldest and is told how many by one `feed.lagged` event; the writer never waits. Cursors
+        and `on_damage` are those of `follow`. Ends with the session, or by `close()` or a `with` block.
 
         >>> from turnlog import Store
         >>> session = Store.ephemeral().create()
@@ -161,12 +183,14 @@ class SessionWatching:
         ...     [(event.type, event.ordinal) for event in subscriber.read()]
         [('progress.updated', 0), ('message.user', 2)]
         """
-        from turnlog.feed.cursors import ordinal_after
+        from turnlog.arguments import require_damage
+        from turnlog.feed.cursors import place_after
         from turnlog.feed.subscribers import Subscriber
 
-        begin = self._newest() if after is None else ordinal_after(after, self.id)
+        require_damage(on_damage)
+        begin, mark = (self._newest(), None) if after is None else place_after(after, self.id)
         subscriber = Subscriber(callback, types=types, capacity=capacity, detach=self._detach)
-        subscriber.add(self.id, self._place(begin), begin)
+        subscriber.add(self.id, self._place(begin, mark=mark, on_damage=on_damage), begin)
         self._join(subscriber)
         if self._closed:
             subscriber.end(self.id)
@@ -208,7 +232,7 @@ class SessionWatching:
 
     def _show(self, type: str, payload: object, receipt: Receipt) -> None:
         """Hand an ephemeral event to the subscribers."""
-        from turnlog.feed.subscribers import EphemeralEvent
+        from turnlog.feed.ephemeral import EphemeralEvent
 
         after = self._keeper().current().ordinal
         event = EphemeralEvent(self.id, type, _core.canonical(payload), receipt, after)

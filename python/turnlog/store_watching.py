@@ -43,6 +43,7 @@ class StoreWatching:
         timeout_ms: int | None = None,
         on_caught_up: Callable[[str], object] | None = None,
         on_failure: Callable[[str, TurnlogError], object] | None = None,
+        on_damage: str = "raise",
     ) -> Iterator[StoreEvent]:
         """Iterate over the events of all sessions, from any process, and go on with what comes, also in new sessions.
 
@@ -51,8 +52,12 @@ class StoreWatching:
         `on_caught_up(cursor)` is called whenever everything that was there has been handed out. Ends when the store is
         closed in this process, or when nothing came for `timeout_ms`.
 
-        Raises InvalidInput (no store cursor), Damaged, StorageError; with `on_failure(session_id, error)` a session
-        that cannot be read is left out instead, and the others go on.
+        At events that cannot be served Damaged is raised, once the other sessions had their say: it names the session,
+        and its `cursor` goes on behind the damage and in all others. With `on_damage="skip"` one event `feed.damaged`
+        stands for them, and nothing is raised; see `Session.follow`, also for CursorMismatch, whose `cursor` begins
+        that session anew. With `on_failure(session_id, error)` a session that cannot be read is left out instead, and
+        the others go on. A session of the cursor that is not in the store is passed over. Raises InvalidInput (no store
+        cursor), StorageError.
 
         >>> from turnlog import Store
         >>> with Store.open("runs") as store:
@@ -66,7 +71,12 @@ class StoreWatching:
         from turnlog.feed.feed import waiting
 
         steps = self._steps(
-            after=after, types=types, timeout_ms=timeout_ms, on_caught_up=on_caught_up, on_failure=on_failure
+            after=after,
+            types=types,
+            timeout_ms=timeout_ms,
+            on_caught_up=on_caught_up,
+            on_failure=on_failure,
+            on_damage=on_damage,
         )
         return waiting(steps)
 
@@ -78,6 +88,7 @@ class StoreWatching:
         timeout_ms: int | None = None,
         on_caught_up: Callable[[str], object] | None = None,
         on_failure: Callable[[str, TurnlogError], object] | None = None,
+        on_damage: str = "raise",
     ) -> Iterator[StoreEvent | None]:
         """Do as `follow` does, but yield None instead of waiting for a moment (for who waits otherwise).
 
@@ -87,13 +98,18 @@ class StoreWatching:
         """
         from typing import cast
 
+        from turnlog.arguments import require_damage, require_function, require_whole
         from turnlog.feed.cursors import parse_store_cursor
+        from turnlog.feed.feed import with_marks
         from turnlog.feed.store_feed import StoreFeed, follow_store
-        from turnlog.log.log import types_wanted
 
-        wanted = types_wanted(types)
-        positions = {} if after is None else parse_store_cursor(after)
-        feed = StoreFeed(cast("Any", self), positions, wanted)
+        require_whole("timeout_ms", timeout_ms, optional=True)
+        require_function("on_caught_up", on_caught_up)
+        require_function("on_failure", on_failure)
+        require_damage(on_damage)
+        wanted = with_marks(types)
+        places = {} if after is None else parse_store_cursor(after)
+        feed = StoreFeed(cast("Any", self), places, wanted, on_damage)
         return follow_store(
             feed,
             ended=lambda: self._closed,
@@ -114,16 +130,19 @@ class StoreWatching:
         ...     [event.type for event in store.follow(after=cursor, timeout_ms=0)]
         ['note.written']
         """
-        from turnlog.feed.cursors import store_cursor
+        from turnlog.feed.cursors import mark_of, store_cursor
+        from turnlog.log.log import Window
 
-        positions = {}
+        places = {}
         for session_id in {*self.session_ids(), *(session.id for session in self._open_sessions())}:
             log = self.session(session_id).log(durable=True)
             try:
-                positions[session_id] = log.head()[0]
+                newest = next(log.events_reversed(Window()), None)
+                if newest is not None:
+                    places[session_id] = newest.ordinal, mark_of(newest.event_id)
             finally:
                 log.close()
-        return store_cursor(positions)
+        return store_cursor(places)
 
     def subscribe(
         self,
@@ -131,6 +150,7 @@ class StoreWatching:
         *,
         types: Iterable[str] | None = None,
         capacity: int = 1024,
+        on_damage: str = "raise",
     ) -> Subscriber:
         """Hear what this process appends from now on to any session of the store; see `Session.subscribe`.
 
@@ -141,9 +161,13 @@ class StoreWatching:
         ...     [(event.session == session.id, event.type) for event in subscriber.read()]
         [(True, 'session.created')]
         """
+        from turnlog.arguments import require_damage
         from turnlog.feed.subscribers import Subscriber
 
-        subscriber = Subscriber(callback, types=types, capacity=capacity, detach=self._detach, single=False)
+        require_damage(on_damage)
+        subscriber = Subscriber(
+            callback, types=types, capacity=capacity, detach=self._detach, single=False, on_damage=on_damage
+        )
         with _CHANGING:
             self._subscribers = (*self._subscribers, subscriber)
         for session in self._open_sessions():
@@ -162,7 +186,7 @@ class StoreWatching:
         if self._subscribers and session._shown() is not None:
             newest = session._newest()
             for subscriber in self._subscribers:
-                subscriber.add(session.id, session._place(newest), newest)
+                subscriber.add(session.id, session._place(newest, on_damage=subscriber._on_damage), newest)
                 session._join(subscriber)
 
     def _detach(self, subscriber: Subscriber) -> None:

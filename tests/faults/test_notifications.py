@@ -48,9 +48,9 @@ def tell_cursor(how, counted=None):
     def callback(cursor):
         now = count() if counted is None else counted
         if how.startswith("store follower") or how.startswith("async store"):
-            told.extend((how, now, session, ordinal) for session, ordinal in parse_store_cursor(cursor).items())
+            told.extend((how, now, session, place[0]) for session, place in parse_store_cursor(cursor).items())
         else:
-            told.append((how, now, *parse_session_cursor(cursor)))
+            told.append((how, now, *parse_session_cursor(cursor)[:2]))
     return callback
 
 def follow(feed, how):

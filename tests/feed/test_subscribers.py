@@ -12,8 +12,8 @@ from turnlog import InvalidInput, Session, Store
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from turnlog.feed.ephemeral import EphemeralEvent
     from turnlog.feed.feed import FeedEvent
-    from turnlog.feed.subscribers import EphemeralEvent
 
 
 def types(events: list[FeedEvent | EphemeralEvent]) -> list[str]:
@@ -52,8 +52,19 @@ def test_a_slow_subscriber_is_told_once_how_much_it_missed_and_misses_nothing_st
             events += more
     lagged = [event.payload for event in events if event.type == "feed.lagged"]
     assert lagged == [{"missed": 990}]
+    assert {event.session for event in events} == {session.id}
     assert (slow.missed, types(events).count("progress.updated"), types(events).count("note.written")) == (990, 10, 10)
     assert [event.payload["done"] for event in events if event.type == "progress.updated"] == list(range(990, 1000))
+
+
+def test_each_session_says_how_much_of_it_was_missed(store: Store) -> None:
+    first, second = store.create(), store.create()
+    with store.subscribe(capacity=2) as slow:
+        for session, count in ((first, 3), (second, 4)):
+            for number in range(count):
+                session.append("progress.updated", {"done": number}, durability="ephemeral")
+        lagged = [(event.session, event.payload) for event in slow.read() if event.type == "feed.lagged"]
+    assert lagged == [(first.id, {"missed": 3}), (second.id, {"missed": 2})]
 
 
 def test_a_callback_that_hangs_does_not_hold_the_writer(session: Session) -> None:

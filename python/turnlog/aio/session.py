@@ -149,6 +149,7 @@ class AsyncSession(AsyncSessionModel):
         types: Iterable[str] | None = None,
         timeout_ms: int | None = None,
         on_caught_up: Callable[[str], object] | None = None,
+        on_damage: str = "raise",
     ) -> AsyncGenerator[FeedEvent, None]:
         """Iterate with `async for`, as `Session.follow` does; `on_caught_up` is called in the loop.
 
@@ -162,7 +163,9 @@ class AsyncSession(AsyncSessionModel):
 
         def begin(note: Callable[[Call], None]) -> Iterator[FeedEvent | None]:
             caught_up = None if on_caught_up is None else lambda at: note(functools.partial(on_caught_up, at))
-            return self.sync._steps(after=after, types=types, timeout_ms=timeout_ms, on_caught_up=caught_up)
+            return self.sync._steps(
+                after=after, types=types, timeout_ms=timeout_ms, on_caught_up=caught_up, on_damage=on_damage
+            )
 
         return followed(self._threads, Steps[FeedEvent](begin))
 
@@ -173,6 +176,7 @@ class AsyncSession(AsyncSessionModel):
         after: int | str | None = None,
         types: Iterable[str] | None = None,
         capacity: int = 1024,
+        on_damage: str = "raise",
     ) -> AsyncSubscriber:
         """Do as `Session.subscribe` does: iterate over the subscriber with `async for`, or give a function, which a
         task calls in the loop and awaits if need be.
@@ -187,7 +191,8 @@ class AsyncSession(AsyncSessionModel):
         ['progress.updated']
         """
         made = await self._threads.begin(
-            lambda: self.sync.subscribe(after=after, types=types, capacity=capacity), lambda made: made.close()
+            lambda: self.sync.subscribe(after=after, types=types, capacity=capacity, on_damage=on_damage),
+            lambda made: made.close(),
         )
         return AsyncSubscriber(made, self._threads, callback)
 

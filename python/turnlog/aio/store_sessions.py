@@ -110,6 +110,7 @@ class AsyncStoreSessions(Facade[Store]):
         timeout_ms: int | None = None,
         on_caught_up: Callable[[str], object] | None = None,
         on_failure: Callable[[str, TurnlogError], object] | None = None,
+        on_damage: str = "raise",
     ) -> AsyncGenerator[StoreEvent, None]:
         """Iterate with `async for`, as `Store.follow` does; the functions are called in the loop.
 
@@ -125,7 +126,12 @@ class AsyncStoreSessions(Facade[Store]):
             caught_up = None if on_caught_up is None else lambda at: note(functools.partial(on_caught_up, at))
             failed = None if on_failure is None else lambda id, why: note(functools.partial(on_failure, id, why))
             return self.sync._steps(
-                after=after, types=types, timeout_ms=timeout_ms, on_caught_up=caught_up, on_failure=failed
+                after=after,
+                types=types,
+                timeout_ms=timeout_ms,
+                on_caught_up=caught_up,
+                on_failure=failed,
+                on_damage=on_damage,
             )
 
         return followed(self._threads, Steps[StoreEvent](begin))
@@ -150,6 +156,7 @@ class AsyncStoreSessions(Facade[Store]):
         *,
         types: Iterable[str] | None = None,
         capacity: int = 1024,
+        on_damage: str = "raise",
     ) -> AsyncSubscriber:
         """Do as `Store.subscribe` does; see `AsyncSession.subscribe`.
 
@@ -162,6 +169,7 @@ class AsyncStoreSessions(Facade[Store]):
         ['session.created']
         """
         made = await self._threads.begin(
-            lambda: self.sync.subscribe(types=types, capacity=capacity), lambda made: made.close()
+            lambda: self.sync.subscribe(types=types, capacity=capacity, on_damage=on_damage),
+            lambda made: made.close(),
         )
         return AsyncSubscriber(made, self._threads, callback)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from turnlog.feed.ephemeral import EphemeralEvent
     from turnlog.feed.feed import FeedEvent
-    from turnlog.feed.subscribers import EphemeralEvent
 
 
 class AsyncSubscriber(Facade[Subscriber]):

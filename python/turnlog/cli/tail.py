@@ -43,6 +43,7 @@ def command(
 ) -> int:
     """Print the last events of a session (default: the latest one). Writes nothing."""
     from turnlog.log.log import Window
+    from turnlog.log.lost import LostEvents
 
     out = call.out
     with call.open() as store:
@@ -67,8 +68,11 @@ def command(
         log.close()
         if follow:
             out.flush()
-            for item in session.follow(after=end, types=types or None, timeout_ms=idle_ms):
-                show(item.event)
+            for item in session.follow(after=end, types=types or None, timeout_ms=idle_ms, on_damage="skip"):
+                if isinstance(item.event, LostEvents):
+                    losses.tell([item.event.error])
+                else:
+                    show(item.event)
                 out.flush()
     losses.advise()
     if losses:

@@ -2,7 +2,8 @@
 
 Owns: the merge, the cursor that covers all sessions, and how many files stay open. Invariants: of each session, events
 come in order, gap-free and once; the cursor of an event covers exactly what was handed out up to it, whenever it is
-asked for; at most a few dozen sessions have open files. Must not know: which sessions changed (sources.py), who asks.
+asked for; a session that cannot be read is an error only when the others' events of that look were handed out; at most
+a few dozen sessions have open files. Must not know: which sessions changed (sources.py), who asks.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import time
 from typing import TYPE_CHECKING
 
 from turnlog import names
-from turnlog.errors import StorageError, TurnlogError
-from turnlog.feed.cursors import session_cursor, store_cursor
-from turnlog.feed.feed import FeedEvent
+from turnlog.errors import CursorMismatch, Damaged, StorageError, TurnlogError
+from turnlog.feed.cursors import NO_MARK, START, mark_of, session_cursor, store_cursor
+from turnlog.feed.feed import FeedEvent, behind
 from turnlog.feed.sources import Sources
 from turnlog.log.log import Log
 from turnlog.log.tail import Tail
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from turnlog._core import Event
+    from turnlog.feed.cursors import Place
+    from turnlog.log.lost import LostEvents
     from turnlog.store import Store
 
 _OPEN_MAX = 32
@@ -30,20 +33,20 @@ _TRAIL_STEPS = 1024
 
 
 class Trail:
-    """Positions of all sessions after each of some steps: a copy of where they began, and the steps since."""
+    """Places in all sessions after each of some steps: a copy of where they began, and the steps since."""
 
     __slots__ = ("begin", "steps")
 
-    def __init__(self, begin: dict[str, int]) -> None:
-        """Begin at some positions."""
+    def __init__(self, begin: dict[str, Place]) -> None:
+        """Begin at some places."""
         self.begin = dict(begin)
-        self.steps: list[tuple[str, int]] = []
+        self.steps: list[tuple[str, Place]] = []
 
     def cursor(self, steps: int) -> str:
         """Return the cursor after so many steps.
 
         >>> trail = Trail({})
-        >>> trail.steps.append(("019b76da-a800-7000-8000-000000000001", 1))
+        >>> trail.steps.append(("019b76da-a800-7000-8000-000000000001", (1, NO_MARK)))
         >>> trail.cursor(0) == Trail({}).cursor(0), trail.cursor(1) == trail.cursor(0)
         (True, False)
         """
@@ -57,13 +60,13 @@ class StoreEvent(FeedEvent):
     >>> store = Store.ephemeral()
     >>> session = store.create()
     >>> item = next(store.follow(timeout_ms=0))
-    >>> item.session_cursor == f"{session.id}:1", list(store.follow(after=item.cursor, timeout_ms=0))
+    >>> item.session_cursor.startswith(f"{session.id}:1:"), list(store.follow(after=item.cursor, timeout_ms=0))
     (True, [])
     """
 
     __slots__ = ("_steps", "_trail")
 
-    def __init__(self, event: Event, session: str, trail: Trail) -> None:
+    def __init__(self, event: Event | LostEvents, session: str, trail: Trail) -> None:
         """Keep the event and the step that it is."""
         super().__init__(event, session)
         self._trail = trail
@@ -77,19 +80,23 @@ class StoreEvent(FeedEvent):
     @property
     def session_cursor(self) -> str:
         """What to give to `Session.follow(after=...)` of this session."""
-        return session_cursor(self.session, self.event.ordinal)
+        return session_cursor(self.session, self.event.ordinal, mark_of(self.event.event_id))
 
 
 class StoreFeed:
     """Reads what is new in a store; one thread at a time."""
 
-    def __init__(self, store: Store, positions: dict[str, int], types: frozenset[str] | None) -> None:
-        """Begin behind some positions; a session without one is read from its first own event."""
-        self.positions = positions
+    def __init__(
+        self, store: Store, places: dict[str, Place], types: frozenset[str] | None, on_damage: str = "raise"
+    ) -> None:
+        """Begin behind some places; a session without one is read from its first own event."""
+        self.places = places
+        self._unconfirmed = {session_id: mark for session_id, (_, mark) in places.items()}
+        self._on_damage = on_damage
         self._store = store
         self._types = types
-        self._trail = Trail(positions)
-        self._sources = Sources(store, positions)
+        self._trail = Trail(places)
+        self._sources = Sources(store, places)
         self._tails: dict[str, Tail] = {}  # the last used ones, the oldest first
         self._failed: set[str] = set()
 
@@ -104,6 +111,7 @@ class StoreFeed:
         >>> [item.type for item in StoreFeed(store, {}, None).look()]
         ['session.created']
         """
+        failure: TurnlogError | None = None
         for session_id in self._sources.due(everything=everything):
             if session_id in self._failed:
                 continue
@@ -112,24 +120,39 @@ class StoreFeed:
                 events = self._read(session_id)
             except TurnlogError as error:
                 if on_failure is None:
-                    raise
-                self._failed.add(session_id)
-                on_failure(session_id, error)
+                    failure = failure or error
+                else:
+                    self._failed.add(session_id)
+                    on_failure(session_id, error)
                 continue
-            self._sources.marks[session_id] = None if events else mark
+            is_settled = not events and session_id not in self._unconfirmed
+            self._sources.marks[session_id] = mark if is_settled else None
             for event in events:
                 yield self._step(session_id, event)
+        if failure is not None:
+            raise self._leading_on(failure)
 
-    def _step(self, session_id: str, event: Event) -> StoreEvent | None:
+    def _leading_on(self, failure: TurnlogError) -> TurnlogError:
+        """Return an error of one session with the cursor that goes on behind it, and where they were in the others."""
+        session_id = failure.session or ""
+        if isinstance(failure, Damaged):
+            last = behind(failure)
+            failure.cursor = None if last is None else store_cursor({**self.places, session_id: (last, NO_MARK)})
+        elif isinstance(failure, CursorMismatch):
+            failure.cursor = store_cursor({**self.places, session_id: START})
+        return failure
+
+    def _step(self, session_id: str, event: Event | LostEvents) -> StoreEvent | None:
         if len(self._trail.steps) >= max(_TRAIL_STEPS, len(self._trail.begin)):
-            self._trail = Trail(self.positions)
-        self.positions[session_id] = event.ordinal
-        self._trail.steps.append((session_id, event.ordinal))
+            self._trail = Trail(self.places)
+        place = self.places[session_id] = event.ordinal, mark_of(event.event_id)
+        self._trail.steps.append((session_id, place))
         return StoreEvent(event, session_id, self._trail) if self._types is None or event.type in self._types else None
 
-    def _read(self, session_id: str) -> list[Event]:
+    def _read(self, session_id: str) -> list[Event | LostEvents]:
         tail = self._tails.pop(session_id, None) or self._open(session_id)
         if tail is None:
+            self._unconfirmed.pop(session_id, None)
             return []
         self._tails[session_id] = tail
         while len(self._tails) > _OPEN_MAX:
@@ -142,6 +165,8 @@ class StoreFeed:
             del self._tails[session_id]  # taken away by hand: there is nothing more to hand out
             return []
         self._sources.paths[session_id] = tail.path
+        if not tail.is_waiting:
+            self._unconfirmed.pop(session_id, None)
         return events
 
     def _is_there(self, session_id: str) -> bool:
@@ -150,9 +175,9 @@ class StoreFeed:
     def _open(self, session_id: str) -> Tail | None:
         """Return the place to go on from in a session; None when its folder is gone, or holds nothing yet."""
         session = self._store._opened(session_id)
-        after = self.positions.get(session_id, 0)
+        after, mark = self.places.get(session_id, START)[0], self._unconfirmed.get(session_id)
         if session is not None and session.is_ephemeral:
-            return session._place(after)
+            return session._place(after, mark=mark)
         if not self._is_there(session_id):
             return None
         store = self._store
@@ -161,8 +186,15 @@ class StoreFeed:
             writing = store._opened(session_id)
             return None if writing is None else writing._durable_end()
 
+        def newest() -> int | None:
+            writing = store._opened(session_id)
+            head = None if writing is None else writing._written_head()
+            return None if head is None else int(head["ordinal"])
+
         log = Log(names.session_dir(store.path, session_id), session_id, durable_end)
-        return Tail(log, max(after, log.fork_ordinal()))
+        begin = max(after, log.fork_ordinal())
+        expected = mark if begin == after else None
+        return Tail(log, begin, mark=expected, newest=newest, on_damage=self._on_damage)
 
     def close(self) -> None:
         """Close the files.
@@ -209,7 +241,7 @@ def follow_store(
                 idle_since, told = time.monotonic(), False
                 continue
             if not told and on_caught_up is not None:
-                on_caught_up(store_cursor(feed.positions))
+                on_caught_up(store_cursor(feed.places))
             told = True
             if ending:
                 return

@@ -2,8 +2,9 @@
 
 Owns: the queue of ephemeral events, the wake-up, the thread of a callback. Invariants: the writer never waits for a
 subscriber; stored events are read from the log, so none comes before it has its durability and none is missed; of
-ephemeral ones only so many are kept, and one notice says how many were dropped; what one subscriber does, raises or
-does not read touches neither the log nor the others. Must not know: sessions, stores, what events mean.
+ephemeral ones only so many are kept, and one notice per session says how many were dropped; what one subscriber does,
+raises or does not read touches neither the log nor the others; a session that cannot be read takes nothing from the
+others. Must not know: sessions, stores, what events mean.
 """
 
 from __future__ import annotations
@@ -12,69 +13,23 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from turnlog.decoding import decode
-from turnlog.errors import InvalidInput
-from turnlog.feed.feed import FeedEvent
-from turnlog.ids import format_id
-from turnlog.log.log import types_wanted
+from turnlog.arguments import require_function, require_whole
+from turnlog.errors import TurnlogError
+from turnlog.feed.ephemeral import EphemeralEvent, lagged
+from turnlog.feed.feed import FeedEvent, with_marks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
     from typing import Self
 
-    from turnlog._core import Event, Receipt
+    from turnlog._core import Event
+    from turnlog.log.lost import LostEvents
     from turnlog.log.tail import Tail
 
-LAGGED = "feed.lagged"
 FAILURES_MAX = 16
 _GATHER_S = 0.001  # after a wake-up: what comes meanwhile is read in one go, and the writer is interrupted less
 _LOOKS_AGAIN_S = 0.5  # also without a wake-up, for a session that another process writes
-
-
-class EphemeralEvent:
-    """An event that is not in the log: `ordinal` 0, no `cursor`, and the other attributes of a stored one.
-
-    `after` is the ordinal of the newest event in the session's state when it was shown.
-
-    >>> from turnlog import Store
-    >>> session = Store.ephemeral().create()
-    >>> with session.subscribe() as subscriber:
-    ...     _ = session.append("progress.updated", {"done": 1}, durability="ephemeral")
-    ...     event = subscriber.read()[0]
-    >>> event.type, event.payload, event.ordinal, event.cursor, event.after
-    ('progress.updated', {'done': 1}, 0, None, 1)
-    """
-
-    __slots__ = ("after", "event_id", "raw", "session", "time_us", "type")
-
-    ordinal = 0
-    durable = False
-    is_raw = False
-    cursor: str | None = None
-
-    def __init__(self, session: str, type: str, raw: bytes, receipt: Receipt | None, after: int) -> None:
-        """Keep the canonical bytes, so that later changes of the object that was appended do not show."""
-        self.session = session
-        self.type = type
-        self.raw = raw
-        self.event_id = bytes(16) if receipt is None else receipt.event_id
-        self.time_us = 0 if receipt is None else receipt.time_us
-        self.after = after
-
-    @property
-    def id(self) -> str:
-        """The event's id in UUID text form."""
-        return format_id(self.event_id)
-
-    @property
-    def payload(self) -> Any:
-        """The decoded payload."""
-        return decode(self.raw)
-
-    def __repr__(self) -> str:
-        """Name the session and the event in one line."""
-        return f"<EphemeralEvent {self.session} {self.type}>"
 
 
 class Subscriber:
@@ -99,18 +54,20 @@ class Subscriber:
         capacity: int,
         detach: Callable[[Subscriber], object],
         single: bool = True,
+        on_damage: str = "raise",
     ) -> None:
         """Start the thread if there is a callback. A `single` one ends with the session that it follows.
 
         Raises InvalidInput for a capacity below 1.
         """
-        if capacity < 1:
-            raise InvalidInput(f"the capacity of a subscriber is at least 1, not {capacity}")
+        require_whole("capacity", capacity, least=1)
+        require_function("callback", callback)
         self.callback = callback
+        self._on_damage = on_damage  # of the sessions that come later (for `Store`)
         self.failures: list[BaseException] = []
         self.missed = 0
         self.closed = False
-        self._types = types_wanted(types)
+        self._types = with_marks(types)
         self._detach = detach
         self._single = single
         self._reading = threading.Lock()  # held while places are read, so that nobody closes them meanwhile
@@ -120,7 +77,8 @@ class Subscriber:
         self._positions: dict[str, int] = {}
         self._dirty: set[str] = set()
         self._shown: deque[EphemeralEvent] = deque()
-        self._untold = 0  # dropped since the last notice
+        self._untold: dict[str, int] = {}  # by session: dropped since the last notice
+        self._failure: TurnlogError | None = None  # of a session, to be raised when the others' events were returned
         self._ended: set[str] = set()
         self._ending = False
         self._thread: threading.Thread | None = None
@@ -173,8 +131,8 @@ class Subscriber:
             return
         with self._changed:
             if len(self._shown) >= self._capacity:
-                self._shown.popleft()
-                self._untold += 1
+                dropped = self._shown.popleft().session
+                self._untold[dropped] = self._untold.get(dropped, 0) + 1
                 self.missed += 1
             self._shown.append(event)
             self._changed.notify_all()
@@ -203,7 +161,7 @@ class Subscriber:
         """Return what came, in order; wait up to `timeout_ms` (None: without limit) when there is nothing.
 
         An empty list means that nothing came in time or, once `closed` is set, that nothing will. Raises Damaged,
-        StorageError.
+        CursorMismatch, StorageError, in a call of its own: what other sessions have comes before and after.
 
         >>> from turnlog import Store
         >>> session = Store.ephemeral().create()
@@ -212,13 +170,16 @@ class Subscriber:
         """
         import time
 
+        require_whole("timeout_ms", timeout_ms, optional=True)
         deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
+        self._raise_failure()
         while not self.closed:
             over, waited = self._ending, False
             with self._reading:
                 found = self._look()
             if found:
                 return found
+            self._raise_failure()
             if over and not self._dirty:
                 self.close()
             with self._changed:
@@ -239,37 +200,47 @@ class Subscriber:
         while not self.closed:
             yield from self.read(None)
 
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
     def _look(self) -> list[FeedEvent | EphemeralEvent]:
         """Return a batch of each session that has grown, with the ephemeral events in their places."""
         with self._changed:
             dirty, self._dirty = self._dirty, set()
             ended = set(self._ended)
             dirty |= {event.session for event in self._shown} & self._places.keys()
-        found: dict[str, list[Event]] = {}
+        found: dict[str, list[Event | LostEvents]] = {}
+        failed: set[str] = set()
         for session in dirty:
             place = self._places.get(session)
-            events = [] if place is None else place.look()
+            try:
+                events = [] if place is None else place.look()
+            except TurnlogError as error:
+                self._failure = self._failure or error
+                failed.add(session)
+                events = []
             if events:
                 found[session] = events
                 self._positions[session] = events[-1].ordinal
             elif session in ended:
+                failed.discard(session)
                 self._leave(session)
         with self._changed:
-            self._dirty |= found.keys()  # a batch may have been cut short
+            self._dirty |= found.keys() | failed  # a batch may have been cut short, a failure is raised each time
             ready, waiting = list[EphemeralEvent](), deque[EphemeralEvent]()
             for event in self._shown:
                 behind = event.session in found and event.after > self._positions[event.session]
                 (waiting if behind else ready).append(event)
             self._shown = waiting
-            missed, self._untold = self._untold, 0
+            missed, self._untold = self._untold, {}
         return self._in_order(found, ready, missed)
 
     def _in_order(
-        self, found: dict[str, list[Event]], shown: list[EphemeralEvent], missed: int
+        self, found: dict[str, list[Event | LostEvents]], shown: list[EphemeralEvent], missed: dict[str, int]
     ) -> list[FeedEvent | EphemeralEvent]:
-        out: list[FeedEvent | EphemeralEvent] = []
-        if missed:
-            out.append(EphemeralEvent("", LAGGED, b'{"missed":%d}' % missed, None, 0))
+        out: list[FeedEvent | EphemeralEvent] = [lagged(session, count) for session, count in missed.items()]
         for session, events in found.items():
             own = deque(event for event in shown if event.session == session)
             for event in events:

@@ -8,6 +8,7 @@ writes, what events mean.
 
 from __future__ import annotations
 
+from turnlog.arguments import listed_texts
 from turnlog.errors import Damaged, InvalidInput, NewerFormat
 from turnlog.log import recovery
 from turnlog.log.places import Places, looks_sealed, next_frame
@@ -31,7 +32,7 @@ def types_wanted(types: Iterable[str] | None) -> frozenset[str] | None:
     """
     if isinstance(types, str):
         raise InvalidInput(f"types is a list of event types, such as [{types!r}], not one text")
-    return None if types is None else frozenset(types)
+    return None if types is None else frozenset(listed_texts("types", types))
 
 
 class Window:
@@ -200,6 +201,7 @@ class OwnLog(Places):
         what = f"events {first} to {last}" if last is not None and last > first else f"event {first}"
         message = f"{what} cannot be read" if last is not None else f"events from {first} on cannot be read"
         error = Damaged(message, session=self.session_id, segment=file.name, offset=offset, ordinal=first)
+        error.is_open = last is None
         self.note_lost(window, error, (first, last if last is not None else first))
 
     def note_lost(self, window: Window, error: Damaged, lost: tuple[int, int]) -> None:
