@@ -50,12 +50,11 @@ def derive_id(*parts: str | bytes) -> bytes:
     """
     from hashlib import sha256  # only here: start-up counts
 
-    digest = sha256(_DERIVE_TAG)
+    named = [_DERIVE_TAG]
     for part in parts:
         data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
-        digest.update(len(data).to_bytes(8, "little"))
-        digest.update(data)
-    return _stamp(digest.digest()[:ID_BYTES], version=8)
+        named += len(data).to_bytes(8, "little"), data
+    return _stamp(sha256(b"".join(named)).digest()[:ID_BYTES], version=8)
 
 
 def parse_id(value: object) -> bytes:

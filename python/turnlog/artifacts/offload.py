@@ -34,6 +34,7 @@ LIMIT_BYTES = 64 * 1024
 _SUMMARY_CHARACTERS = 120
 _PREFIX_MAX_CHARACTERS = 256
 _NAMES_OF_MEDIA_TYPE = ("media_type", "mimeType", "mime_type")
+_PLAIN = frozenset((int, float, bool, None.__class__))
 _DEEPEST = _core.DEPTH_MAX - 2  # below this a reference would nest deeper than a payload may
 
 
@@ -64,6 +65,7 @@ class _Offload:
     def __init__(self, limit: int | None, put: Put) -> None:
         self.limit = limit
         self.put = put
+        self._short = -1 if limit is None else limit // 4  # so many characters are at most `limit` bytes
 
     def value(self, value: Any, depth: int, parent: Any) -> Any:
         if isinstance(value, str):
@@ -88,9 +90,11 @@ class _Offload:
         changed: dict[Any, Any] = {}
         escape = False
         for key, member in members.items():
-            stored = self.value(member, depth + 1, members)
-            if stored is not member:
-                changed[key] = stored
+            kind = member.__class__
+            if kind not in _PLAIN and not (kind is str and len(member) <= self._short):  # most members stay: no call
+                stored = self.value(member, depth + 1, members)
+                if stored is not member:
+                    changed[key] = stored
             if isinstance(key, str) and key.endswith(KEY) and _level(key) is not None:
                 escape = True
         if not changed and not escape:

@@ -10,6 +10,7 @@ others. Must not know: sessions, stores, what events mean.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 FAILURES_MAX = 16
 _GATHER_S = 0.001  # after a wake-up: what comes meanwhile is read in one go, and the writer is interrupted less
+_PACE_S, _BATCH_EVENTS = 0.003, 64  # a thread rests after a smaller batch, or a busy writer is interrupted for each
 _LOOKS_AGAIN_S = 0.5  # also without a wake-up, for a session that another process writes
 
 
@@ -168,8 +170,6 @@ class Subscriber:
         >>> [event.type for event in session.subscribe(after=0).read()]
         ['session.created']
         """
-        import time
-
         require_whole("timeout_ms", timeout_ms, optional=True)
         deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         self._raise_failure()
@@ -272,6 +272,8 @@ class Subscriber:
             for event in found:
                 if not self.closed:
                     self._call(event)
+            if len(found) < _BATCH_EVENTS:
+                time.sleep(_PACE_S)
 
     def _call(self, event: FeedEvent | EphemeralEvent) -> None:
         try:

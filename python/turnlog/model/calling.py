@@ -25,13 +25,21 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 _SIGNATURES: WeakKeyDictionary[Callable[..., Any], inspect.Signature] = WeakKeyDictionary()
+_STARTS_LATER = inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 KEY_PARAMETER = "idempotency_key"
 _POLL_S = 0.005
 _CANCELLED = frozenset({"CancelledError", "Cancelled"})  # of asyncio, concurrent.futures, trio
 
 
+def _is_plain(fn: Callable[..., Any]) -> bool:
+    """Tell quickly of most functions that calling them runs them; of others nothing is said."""
+    return fn.__class__ is FunctionType and not fn.__dict__ and not fn.__code__.co_flags & _STARTS_LATER
+
+
 def is_async(fn: Callable[..., Any]) -> bool:
     """Tell whether calling `fn` gives a coroutine."""
+    if _is_plain(fn):
+        return False
     while isinstance(fn, functools.partial):
         fn = fn.func
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
@@ -46,6 +54,8 @@ def refuse_generator(fn: Callable[..., Any]) -> None:
     Traceback (most recent call last):
     turnlog.errors.InvalidInput: lines is a generator function, and calling it runs nothing: let it return
     """
+    if _is_plain(fn):
+        return
     inner: Any = fn
     while isinstance(inner, functools.partial):
         inner = inner.func

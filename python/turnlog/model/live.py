@@ -325,7 +325,7 @@ class Live:
 
     def _tell(self) -> None:
         """Call the listeners, outside the locks, in one thread at a time; a change meanwhile makes another round."""
-        self._untold = True
+        self._untold = self._watcher.has_listeners
         while self._untold and self._telling.acquire(blocking=False):
             try:
                 self._untold = False

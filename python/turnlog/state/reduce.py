@@ -200,9 +200,13 @@ def refusal_of(state: State, type: str, payload: Payload) -> Refusal | None:
     'turn_unknown'
     """
     rule = RULES.get(type)
-    if rule is None or is_observed(payload) or events.status(type, events.version_of(payload)) != events.KNOWN:
+    if rule is None or is_observed(payload):
         return None
-    return rule.judge(state, type, events.upcast(type, payload))
+    if "v" in payload or _VERSIONS[type] > 1:
+        if events.status(type, events.version_of(payload)) != events.KNOWN:
+            return None
+        payload = events.upcast(type, payload)
+    return rule.judge(state, type, payload)
 
 
 def check_transition(state: State, type: str, payload: Payload) -> None:

@@ -101,6 +101,11 @@ class Watcher(Generic[Whole]):
         self._notifying = False
         self._again = False
 
+    @property
+    def has_listeners(self) -> bool:
+        """Whether anybody is to be told."""
+        return bool(self._subscriptions)
+
     def subscribe(
         self, selector: Callable[[Whole], Part], callback: Callable[[Part, Part], object], *, now: bool = False
     ) -> Subscription:
