@@ -8,16 +8,21 @@ use super::hot::{
     ABSENT, APPROVAL_REQUESTED, APPROVED, CANCELLED, COMPLETED, Call, DENIED, EFFECTS, EXTERNAL, FAILED,
     OUTCOME_UNKNOWN, PROPOSED, RESOLVED, STARTED, call_key, is_final,
 };
-use super::json::{is_null, is_text, members, names, positive, text};
+use super::json::{is_null, is_text, names, positive, text};
+use super::members::members;
 use super::ordered::Keyed;
 use super::{Folder, Given, PREVIEW_CHARACTERS_MAX, Stored, count, is_observed};
 
 const RECENT_CALLS_MAX: usize = 256;
 const NOT_EXECUTED: &str = "not_executed";
 const OUTCOMES: [&str; 3] = [COMPLETED, FAILED, NOT_EXECUTED];
-/// What an event says of its call, beside its names.
+
+/// What an event says: of which call, and what the rule of its type reads.
 #[derive(Default)]
 struct Said<'a> {
+    call_id: Cow<'a, str>,
+    turn: Option<Cow<'a, str>>,
+    is_observed: bool,
     attempt: u64,
     by: Cow<'a, str>,
     by_provider: bool,
@@ -38,23 +43,16 @@ impl Folder {
         given: &Given<'_>,
     ) -> Option<()> {
         let target = target_of(name)?;
-        let [by, call_id, source, turn, version] =
-            members(payload, ["by", "call_id", "source", "turn", "v"])?;
-        let is_observed = is_observed(source);
-        let said = said(target, payload, by)?;
-        let call_id = text(call_id, usize::MAX)?;
+        let said = said(target, payload)?;
+        let (call_id, is_observed, is_named) = (&said.call_id, said.is_observed, said.turn.is_some());
         let running = self.hot.turn.as_ref().map_or("", |turn| &turn.id);
-        let is_named = is_text(turn);
-        let turn = if is_named { text(turn, usize::MAX)? } else { Cow::Owned(running.to_owned()) };
-        if version.is_some() {
-            return None;
-        }
+        let turn = said.turn.clone().unwrap_or_else(|| Cow::Owned(running.to_owned()));
 
-        let mut key = call_key(&turn, &call_id);
+        let mut key = call_key(&turn, call_id);
         let hot = &self.hot;
         let mut call = hot.open_calls.get(&key).or_else(|| hot.recent_calls.get(&key));
         if call.is_none() && target != PROPOSED && (!is_named || is_observed) {
-            call = hot.open_calls.values().find(|other| other.call_id == call_id);
+            call = hot.open_calls.values().find(|other| other.call_id == *call_id);
             key = call.map_or(key, Keyed::key);
         }
         let is_legal = match call {
@@ -73,13 +71,13 @@ impl Folder {
             return Some(());
         }
         match known {
-            None if target == PROPOSED => self.propose(event, &key, &turn, &call_id, &said),
+            None if target == PROPOSED => self.propose(event, &key, &turn, &said),
             None => {
-                self.hot.open_calls.insert(absent(&turn, &call_id));
+                self.hot.open_calls.insert(absent(&turn, call_id));
                 self.advance(event, &key, name, target, &said);
             }
             Some(true) if target == PROPOSED && is_observed => {
-                self.propose(event, &key, &turn, &call_id, &said);
+                self.propose(event, &key, &turn, &said);
             }
             Some(false) if target != PROPOSED => self.advance(event, &key, name, target, &said),
             Some(_) => {}
@@ -87,7 +85,7 @@ impl Folder {
         Some(())
     }
 
-    fn propose(&mut self, event: &Stored<'_>, key: &[u8], turn: &str, call_id: &str, said: &Said<'_>) {
+    fn propose(&mut self, event: &Stored<'_>, key: &[u8], turn: &str, said: &Said<'_>) {
         self.hot.recent_calls.remove(key);
         self.hot.open_calls.insert(Call {
             name: said.tool.as_ref().to_owned(),
@@ -97,7 +95,7 @@ impl Folder {
             idempotency_key: said.idempotency_key.as_ref().to_owned(),
             ordinal: event.ordinal,
             proposed_ordinal: event.ordinal,
-            ..absent(turn, call_id)
+            ..absent(turn, &said.call_id)
         });
         if let Some(running) = self.hot.turn.as_mut().filter(|running| running.id == turn) {
             running.calls += 1;
@@ -136,31 +134,45 @@ impl Folder {
     }
 }
 
-/// Read what the rule of this type reads.
-fn said<'a>(target: &str, payload: &'a [u8], by: Option<&'a [u8]>) -> Option<Said<'a>> {
+/// Read what the rule of this type reads, in one look at the payload. None if that is not regular.
+fn said<'a>(target: &str, payload: &'a [u8]) -> Option<Said<'a>> {
     let mut said = Said::default();
-    match target {
+    let [call_id, source, turn, version] = match target {
         PROPOSED => {
-            let [effect, key, name] = members(payload, ["effect", "idempotency_key", "name"])?;
+            let wanted = ["by", "call_id", "effect", "idempotency_key", "name", "source", "turn", "v"];
+            let [by, call_id, effect, key, name, source, turn, version] = members(payload, wanted)?;
             said.by_provider = names(by, "provider");
             said.effect = EFFECTS.into_iter().find(|known| names(effect, known));
             said.has_odd_effect = said.effect.is_none() && !is_null(effect);
             said.idempotency_key = text(key, usize::MAX)?;
             said.tool = text(name, PREVIEW_CHARACTERS_MAX)?;
+            [call_id, source, turn, version]
         }
         STARTED => {
-            let [attempt, key] = members(payload, ["attempt", "idempotency_key"])?;
+            let wanted = ["attempt", "call_id", "idempotency_key", "source", "turn", "v"];
+            let [attempt, call_id, key, source, turn, version] = members(payload, wanted)?;
             said.attempt = positive(attempt)?;
             said.idempotency_key = text(key, usize::MAX)?;
+            [call_id, source, turn, version]
         }
-        APPROVED | DENIED => said.by = text(by, PREVIEW_CHARACTERS_MAX)?,
+        APPROVED | DENIED => {
+            let [by, named @ ..] = members(payload, ["by", "call_id", "source", "turn", "v"])?;
+            said.by = text(by, PREVIEW_CHARACTERS_MAX)?;
+            named
+        }
         RESOLVED => {
-            let [outcome] = members(payload, ["outcome"])?;
+            let [call_id, outcome, named @ ..] =
+                members(payload, ["call_id", "outcome", "source", "turn", "v"])?;
             said.outcome = OUTCOMES.into_iter().find(|known| names(outcome, known));
+            let [source, turn, version] = named;
+            [call_id, source, turn, version]
         }
-        _ => {}
-    }
-    Some(said)
+        _ => members(payload, ["call_id", "source", "turn", "v"])?,
+    };
+    said.call_id = text(call_id, usize::MAX)?;
+    said.turn = if is_text(turn) { Some(text(turn, usize::MAX)?) } else { None };
+    said.is_observed = is_observed(source);
+    version.is_none().then_some(said)
 }
 
 fn absent(turn: &str, call_id: &str) -> Call {

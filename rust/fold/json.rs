@@ -1,125 +1,25 @@
-//! Reading canonical JSON (FORMAT.md section 5) without building it: single members, texts, counts.
+//! Reading the values of canonical JSON (FORMAT.md section 5) without building them: texts, counts, elements.
 //!
-//! Theory of operation: the keys of an object rise, so what stands before its long values is read from the front and
-//! what stands behind them from the end, and a long value is walked through only if a wanted key may hide behind it.
-//! In valid JSON a quote after an even number of backslashes is the end of a string, whichever way one comes.
-//! A value is handed out as the bytes from its first one on; where it ends is found by who reads it.
+//! Theory of operation: in valid JSON a quote after an even number of backslashes is the end of a string, whichever way
+//! one comes. A value is handed over as the bytes from its first one on; where it ends is found by who reads it.
 //! Owns: the one exact reading of each shape. Invariants: nothing is allocated but a text that was escaped; no
 //! recursion; `None` means "not read here": whatever is seen not to be canonical, or would need more than this file
-//! knows (a lone surrogate, an integer of 19 digits), is left to the reader in Python. Must not know: events.
+//! knows (a lone surrogate, an integer of 20 digits), is left to the reader in Python. Must not know: events.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
 
-use memchr::memmem::Finder;
-use memchr::{memchr, memchr2, memrchr};
+use memchr::{memchr, memchr2};
 
-/// Every integer of so many digits fits into 63 bits.
-const DIGITS_MAX: usize = 18;
-/// A longer value is not looked through from its end.
-const SHORT_BYTES: usize = 128;
-/// The one key that payloads rarely hold and that stands between others: it is cheaper to search than to walk to it.
-const RARE: &str = "source";
-static RARE_MEMBER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"source\":"));
+/// Every integer of so many digits fits into 64 bits.
+const DIGITS_MAX: usize = 19;
+/// No count is read as more, and no total grows beyond it: what every reader of a snapshot can hold.
+pub(super) const COUNT_MAX: u64 = i64::MAX as u64;
 
-/// Return the values of the wanted members of an object, in the order of `wanted`, which rises.
-///
-/// An escape in a key stands for a character below the letters of `wanted`, as its backslash does, or for a lone
-/// surrogate above them, and then the walk only goes on for longer.
-pub(super) fn members<'a, const N: usize>(
-    object: &'a [u8],
-    wanted: [&str; N],
-) -> Option<[Option<&'a [u8]>; N]> {
-    let mut found = [None; N];
-    let (mut low, mut high) = (0, N); // what is not decided yet
-    let mut rest = object.strip_prefix(b"{")?.strip_suffix(b"}")?;
-    while low < high {
-        let Some((key, value, before)) = last_member(rest) else { break };
-        while low < high && wanted[high - 1].as_bytes() > key {
-            high -= 1;
-        }
-        if low < high && wanted[high - 1].as_bytes() == key {
-            high -= 1;
-            found[high] = Some(value);
-        }
-        rest = before;
-    }
-    while low < high && !rest.is_empty() {
-        let key_end = string_end(rest, 0)?;
-        let (key, start) = (&rest[1..key_end - 1], next_is(rest, key_end, b':')?);
-        while low < high && wanted[low].as_bytes() < key {
-            low += 1;
-        }
-        if low < high && wanted[low].as_bytes() == key {
-            found[low] = Some(&rest[start..]);
-            low += 1;
-        }
-        let is_absent = low + 1 == high && wanted[low] == RARE && RARE_MEMBER.find(&rest[start..]).is_none();
-        if low == high || is_absent {
-            break;
-        }
-        let end = value_end(rest, start)?;
-        rest = if end == rest.len() { &[] } else { &rest[next_is(rest, end, b',')?..] };
-    }
-    Some(found)
-}
-
-/// Whether an object may have a member of this name or a higher one; false is certain. Looks at the end alone.
-pub(super) fn may_reach(object: &[u8], name: &str) -> bool {
-    let members = object.strip_prefix(b"{").and_then(|object| object.strip_suffix(b"}"));
-    members.and_then(last_member).is_none_or(|(key, ..)| key >= name.as_bytes())
-}
-
-/// Split the last of some members off, into key, value and what comes before; none if the value is long.
-fn last_member(members: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
-    let value_start = match *members.last()? {
-        b'"' => string_start(members)?,
-        b'}' | b']' => container_start(members)?,
-        _ => memrchr(b':', members)? + 1,
-    };
-    let named = members[..value_start].strip_suffix(b":")?;
-    let key_start = string_start(named)?;
-    let before = if key_start == 0 { &[] } else { named[..key_start].strip_suffix(b",")? };
-    Some((&named[key_start + 1..named.len() - 1], &members[value_start..], before))
-}
-
-/// Return where the string begins that ends here.
-fn string_start(text: &[u8]) -> Option<usize> {
-    let floor = text.len().saturating_sub(SHORT_BYTES);
-    let mut end = text.strip_suffix(b"\"")?.len();
-    loop {
-        end = floor + memrchr(b'"', text.get(floor..end)?)?;
-        if is_delimiter(&text[..end]) {
-            return Some(end);
-        }
-    }
-}
-
-/// Return where the object or array begins that ends here.
-fn container_start(text: &[u8]) -> Option<usize> {
-    let floor = text.len().saturating_sub(SHORT_BYTES);
-    let (mut end, mut depth) = (text.len(), 0_usize);
-    while end > floor {
-        match text[end - 1] {
-            b'"' => {
-                end = string_start(&text[..end])?;
-                continue;
-            }
-            b'}' | b']' => depth += 1,
-            b'{' | b'[' if depth == 1 => return Some(end - 1),
-            b'{' | b'[' => depth -= 1,
-            _ => {}
-        }
-        end -= 1;
-    }
-    None
-}
-
-fn is_delimiter(before: &[u8]) -> bool {
+pub(super) fn is_delimiter(before: &[u8]) -> bool {
     before.iter().rev().take_while(|&&byte| byte == b'\\').count() % 2 == 0
 }
 
-fn next_is(bytes: &[u8], at: usize, wanted: u8) -> Option<usize> {
+pub(super) fn next_is(bytes: &[u8], at: usize, wanted: u8) -> Option<usize> {
     (*bytes.get(at)? == wanted).then_some(at + 1)
 }
 
@@ -135,7 +35,7 @@ pub(super) fn value_end(bytes: &[u8], start: usize) -> Option<usize> {
     }
 }
 
-fn string_end(bytes: &[u8], start: usize) -> Option<usize> {
+pub(super) fn string_end(bytes: &[u8], start: usize) -> Option<usize> {
     let first = next_is(bytes, start, b'"')?;
     let mut at = first;
     loop {
@@ -233,18 +133,22 @@ pub(super) fn text(value: Option<&[u8]>, limit: usize) -> Option<Cow<'_, str>> {
     if inner[plain] == b'"' {
         return Some(Cow::Borrowed(first(head, limit)));
     }
-    let left = limit.saturating_sub(head.chars().count());
+    let mut left = limit.saturating_sub(head.chars().count());
     if left == 0 {
         return Some(Cow::Borrowed(first(head, limit)));
     }
     let end = string_end(value?, 0)? - 2;
-    let mut rest = std::str::from_utf8(&inner[plain..end]).ok()?.chars();
+    let mut rest = std::str::from_utf8(&inner[plain..end]).ok()?;
     let mut out = head.to_owned();
-    for _ in 0..left {
-        match rest.next() {
-            Some('\\') => out.push(unescaped(&mut rest)?),
-            Some(character) => out.push(character),
-            None => break,
+    while left > 0 && !rest.is_empty() {
+        if let Some(escape) = rest.strip_prefix('\\') {
+            let mut characters = escape.chars();
+            out.push(unescaped(&mut characters)?);
+            (rest, left) = (characters.as_str(), left - 1);
+        } else {
+            let run = first(&rest[..memchr(b'\\', rest.as_bytes()).unwrap_or(rest.len())], left);
+            out.push_str(run);
+            (rest, left) = (&rest[run.len()..], left - run.chars().count());
         }
     }
     Some(Cow::Owned(out))
@@ -252,8 +156,9 @@ pub(super) fn text(value: Option<&[u8]>, limit: usize) -> Option<Cow<'_, str>> {
 
 /// Return the first `limit` characters of a text.
 pub(super) fn first(text: &str, limit: usize) -> &str {
-    if text.len() <= limit {
-        return text;
+    let is_plain = text.as_bytes().get(..limit).is_none_or(<[u8]>::is_ascii);
+    if is_plain {
+        return &text[..text.len().min(limit)];
     }
     text.char_indices().nth(limit).map_or(text, |(end, _)| &text[..end])
 }
@@ -278,7 +183,7 @@ fn unescaped(rest: &mut std::str::Chars<'_>) -> Option<char> {
     })
 }
 
-/// Return a member that is an integer above 0, else 0.
+/// Return a member that is an integer above 0, at most `COUNT_MAX`, else 0.
 pub(super) fn positive(value: Option<&[u8]>) -> Option<u64> {
     let Some(value) = value else { return Some(0) };
     let length = value.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(value.len());
@@ -288,5 +193,6 @@ pub(super) fn positive(value: Option<&[u8]>) -> Option<u64> {
     if length > DIGITS_MAX {
         return None;
     }
-    Some(value[..length].iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
+    let number = value[..length].iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0'));
+    Some(number.min(COUNT_MAX))
 }

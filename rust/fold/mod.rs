@@ -11,6 +11,7 @@
 mod calls;
 mod hot;
 mod json;
+mod members;
 mod ordered;
 mod turns;
 mod write;

@@ -4,13 +4,14 @@
 //! whether a turn has open ones.
 
 use super::hot::{ABORTED, COMPLETED, FAILED, INTERRUPTED, ModelUsage, RUNNING, Step, Turn, Usage};
-use super::json::{each_element, each_member, first, is_null, may_reach, members, positive, text, value_end};
+use super::json::{COUNT_MAX, each_element, each_member, first, is_null, positive, text, value_end};
+use super::members::{may_reach, members};
 use super::{Folder, Given, NAMES_MAX, OTHER, PREVIEW_CHARACTERS_MAX, Stored, count, is_observed};
 
 const RECENT_TURNS_MAX: usize = 64;
 const MARKS_MAX: usize = 4096;
-/// No total grows beyond it: what every reader of a snapshot can hold.
-const COUNT_MAX: u64 = i64::MAX as u64;
+/// What an object begins with by which a payload refers to an artifact.
+const ARTIFACT: &[u8] = b"{\"$artifact\":";
 
 impl Folder {
     pub(super) fn turn_started(
@@ -232,14 +233,40 @@ impl Folder {
     }
 }
 
-/// Return text as one short line: white space joined, cut to `PREVIEW_CHARACTERS_MAX`.
+/// Return text as one short line: white space joined, cut to `PREVIEW_CHARACTERS_MAX`; of text that became an
+/// artifact, the summary that stands in its place.
 fn preview(input: Option<&[u8]>) -> Option<String> {
+    let input = match input.filter(|input| input.starts_with(b"{")) {
+        Some(object) => summary(object)?,
+        None => input,
+    };
     let head = text(input, 4 * PREVIEW_CHARACTERS_MAX)?;
     // what Python's `str.split` calls white space: four separators of ASCII more than Unicode's property
     let words = head.split(|other: char| other.is_whitespace() || ('\x1c'..='\x1f').contains(&other));
-    let joined =
-        words.filter(|word| !word.is_empty()).take(PREVIEW_CHARACTERS_MAX).collect::<Vec<_>>().join(" ");
-    Some(first(&joined, PREVIEW_CHARACTERS_MAX).to_owned())
+    let mut line = String::with_capacity(head.len());
+    for word in words.filter(|word| !word.is_empty()) {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+        if line.len() > PREVIEW_CHARACTERS_MAX && line.chars().count() > PREVIEW_CHARACTERS_MAX {
+            break;
+        }
+    }
+    Some(first(&line, PREVIEW_CHARACTERS_MAX).to_owned())
+}
+
+/// Return the summary of an artifact; nothing if the object refers to none.
+#[expect(clippy::option_option, reason = "no summary, and what is not read")]
+fn summary(object: &[u8]) -> Option<Option<&[u8]>> {
+    let Some(reference) = object.strip_prefix(ARTIFACT) else {
+        let begins_behind = object.get(2).is_some_and(u8::is_ascii_alphanumeric);
+        return (begins_behind || object.starts_with(b"{}")).then_some(None);
+    };
+    if !reference.starts_with(b"{") {
+        return Some(None);
+    }
+    members(&reference[..value_end(reference, 0)?], ["summary"]).map(|[summary]| summary)
 }
 
 /// Return how many items a context refers to.
@@ -261,6 +288,7 @@ fn context_items(context: Option<&[u8]>) -> Option<u64> {
 }
 
 fn kinds(usage: &[u8]) -> Option<Usage> {
+    let usage = &usage[..value_end(usage, 0)?];
     let [cache_read, cache_write, input, output] =
         members(usage, ["cache_read", "cache_write", "input", "output"])?.map(positive);
     Some([input?, output?, cache_read?, cache_write?])

@@ -160,11 +160,17 @@ ODD: tuple[Any, ...] = (
     *([], ["a", {"b": ['"]', 1]}], {}, {"input": 3, "output": "4"}, {"added": [1, "]", {"}": "["}], "kept": 2}),
     *({"kept": -1}, {"added": {}, "kept": 2**70}, {"source": 1}, {"v": 2}, [["turn"]]),
 )
+REFERENCES: tuple[Any, ...] = (
+    {"$artifact": {"digest": "0" * 64, "media_type": "text/plain", "size": 5, "summary": "a \n long input"}},
+    {"$artifact": {"digest": "0" * 64, "size": 5}, "more": {"$artifact": {"summary": "none"}}},
+    *({"$artifact": [{"summary": "none"}]}, {"$artifact": {"summary": 3}}, {"summary": "none"}),
+    {'"': {"summary": "none"}, "$artifact": {"summary": "behind an escaped key"}},
+)
 FIELDS: dict[str, tuple[Any, ...]] = {
     "turn": ("t1", "t2", "t\u00e9"),
     "step": ("s1", "s2"),
     "call_id": ("c1", "c2", 'c"3', "c\\"),
-    "input": ("Why does\nit  fail?", "w " * 900, [{"type": "text"}]),
+    "input": ("Why does\nit  fail?", "w " * 900, [{"type": "text"}], *REFERENCES),
     "effect": EFFECTS,
     "by": ("provider", "user"),
     "name": ("bash", "é" * 400),
@@ -198,8 +204,11 @@ def odd_history(random: Random, events: int, *, strange: float, observed: bool) 
 @pytest.mark.parametrize("observed", [False, True])
 @pytest.mark.parametrize("strange", [0.0, 0.02, 0.3])
 @pytest.mark.parametrize("seed", range(6))
-def test_odd_payloads_fold_as_their_rules_say(folder: Path, seed: int, strange: float, observed: bool) -> None:
+def test_odd_payloads_fold_as_their_rules_say(
+    folder: Path, taken: list[int], seed: int, strange: float, observed: bool
+) -> None:
     check(folder, odd_history(Random(seed), 1500, strange=strange, observed=observed))
+    assert strange or not NATIVE or taken[0] < 1000  # the whole and its second half; violations are many
 
 
 @given(
