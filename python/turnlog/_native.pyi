@@ -1,4 +1,4 @@
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -66,7 +66,7 @@ class Folder:
     def load(self, hot: bytes) -> bool: ...
     def fold(
         self,
-        events: list[Event],
+        events: Sequence[Event],
         start: int,
         place: tuple[int, int, int, int],
         given: tuple[bool, int, str, bool],
@@ -93,6 +93,15 @@ class SegmentReader:
         types: frozenset[str] | None = None,
         chain: bytes | None = None,
     ) -> tuple[list[Event], int, int, bytes | None, int, dict[str, Any] | None]: ...
+    def replay_lazily(
+        self,
+        offset: int,
+        ordinal: int,
+        *,
+        end: int | None = None,
+        limit: int = 1024,
+        types: frozenset[str] | None = None,
+    ) -> tuple[Sequence[Event], int, int, bytes | None, int, dict[str, Any] | None]: ...
     def resync(self, offset: int) -> tuple[int, int] | None: ...
     def sparse(self) -> list[tuple[int, int]]: ...
     def scan(self, *, end: int | None = None, digests: bool = False, helper: bool = True) -> dict[str, Any]: ...

@@ -125,33 +125,23 @@ pub(super) fn names(value: Option<&[u8]>, text: &str) -> bool {
 
 /// Return the first `limit` characters of a member that is a string, else "".
 pub(super) fn text(value: Option<&[u8]>, limit: usize) -> Option<Cow<'_, str>> {
-    let Some(inner) = value.and_then(|value| value.strip_prefix(b"\"")) else {
+    let Some(mut rest) = value.and_then(|value| value.strip_prefix(b"\"")) else {
         return Some(Cow::Borrowed(""));
     };
-    let plain = memchr2(b'"', b'\\', inner)?;
-    let head = std::str::from_utf8(&inner[..plain]).ok()?;
-    if inner[plain] == b'"' {
-        return Some(Cow::Borrowed(first(head, limit)));
-    }
-    let mut left = limit.saturating_sub(head.chars().count());
-    if left == 0 {
-        return Some(Cow::Borrowed(first(head, limit)));
-    }
-    let end = string_end(value?, 0)? - 2;
-    let mut rest = std::str::from_utf8(&inner[plain..end]).ok()?;
-    let mut out = head.to_owned();
-    while left > 0 && !rest.is_empty() {
-        if let Some(escape) = rest.strip_prefix('\\') {
-            let mut characters = escape.chars();
-            out.push(unescaped(&mut characters)?);
-            (rest, left) = (characters.as_str(), left - 1);
-        } else {
-            let run = first(&rest[..memchr(b'\\', rest.as_bytes()).unwrap_or(rest.len())], left);
-            out.push_str(run);
-            (rest, left) = (&rest[run.len()..], left - run.chars().count());
+    let (mut out, mut left) = (Cow::Borrowed(""), limit);
+    loop {
+        let plain = memchr2(b'"', b'\\', rest)?;
+        let run = first(std::str::from_utf8(&rest[..plain]).ok()?, left);
+        out += run;
+        left -= if limit == usize::MAX { 0 } else { run.chars().count() };
+        if left == 0 || rest[plain] == b'"' {
+            return Some(out);
         }
+        let (character, length) = unescaped(&rest[plain + 1..])?;
+        out.to_mut().push(character);
+        left -= 1;
+        rest = &rest[plain + 1 + length..];
     }
-    Some(Cow::Owned(out))
 }
 
 /// Return the first `limit` characters of a text.
@@ -163,24 +153,23 @@ pub(super) fn first(text: &str, limit: usize) -> &str {
     text.char_indices().nth(limit).map_or(text, |(end, _)| &text[..end])
 }
 
-fn unescaped(rest: &mut std::str::Chars<'_>) -> Option<char> {
-    Some(match rest.next()? {
-        'b' => '\u{8}',
-        't' => '\t',
-        'n' => '\n',
-        'f' => '\u{c}',
-        'r' => '\r',
-        'u' => {
-            let digits = rest
-                .as_str()
-                .get(..4)
-                .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
-            rest.nth(3);
-            char::from_u32(u32::from_str_radix(digits, 16).ok()?)?
+/// Return what stands for an escape, and the length of its name behind the backslash.
+fn unescaped(name: &[u8]) -> Option<(char, usize)> {
+    let character = match *name.first()? {
+        b'b' => '\u{8}',
+        b't' => '\t',
+        b'n' => '\n',
+        b'f' => '\u{c}',
+        b'r' => '\r',
+        b'u' => {
+            let digits = name.get(1..5).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
+            let code = u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+            return Some((char::from_u32(code)?, 5));
         }
-        character @ ('"' | '\\') => character,
+        other @ (b'"' | b'\\') => char::from(other),
         _ => return None,
-    })
+    };
+    Some((character, 1))
 }
 
 /// Return a member that is an integer above 0, at most `COUNT_MAX`, else 0.

@@ -14,9 +14,9 @@ use super::json::{is_delimiter, next_is, string_end, value_end};
 
 /// A longer value is not looked through from its end.
 const SHORT_BYTES: usize = 128;
-/// The one key that payloads rarely hold and that stands between others: it is cheaper to search than to walk to it.
-const RARE: &str = "source";
-static RARE_MEMBER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"source\":"));
+/// Keys that payloads rarely hold and that stand behind long values: it is cheaper to search than to walk to them.
+static RARE: LazyLock<[(&str, Finder<'static>); 2]> =
+    LazyLock::new(|| [("by", Finder::new(b"\"by\":")), ("source", Finder::new(b"\"source\":"))]);
 
 /// Return the values of the wanted members of an object, in the order of `wanted`, which rises.
 ///
@@ -34,6 +34,10 @@ pub(super) fn members<'a, const N: usize>(
     let (key, start) = first_key(rest)?;
     search.pass_first(key, &rest[start..]); // often enough to know that nothing hides behind its long value
     while search.is_open() {
+        let ends_in_container = matches!(rest.last(), Some(b'}' | b']'));
+        if ends_in_container && search.lacks_the_rare(rest) {
+            return Some(search.found);
+        }
         let Some((key, value, before)) = last_member(rest) else { break };
         search.pass_last(key, value);
         rest = before;
@@ -87,9 +91,12 @@ impl<'a, const N: usize> Search<'a, '_, N> {
         }
     }
 
-    /// Whether only the rare member is not decided, and is certainly not there.
+    /// Whether only a rare member is not decided, and it is certainly not there.
     fn lacks_the_rare(&self, rest: &[u8]) -> bool {
-        self.low + 1 == self.high && self.wanted[self.low] == RARE && RARE_MEMBER.find(rest).is_none()
+        let is_absent = |(name, finder): &(&str, Finder<'_>)| {
+            *name == self.wanted[self.low] && finder.find(rest).is_none()
+        };
+        self.low + 1 == self.high && RARE.iter().any(is_absent)
     }
 }
 

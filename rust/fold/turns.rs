@@ -10,6 +10,7 @@ use super::{Folder, Given, NAMES_MAX, OTHER, PREVIEW_CHARACTERS_MAX, Stored, cou
 
 const RECENT_TURNS_MAX: usize = 64;
 const MARKS_MAX: usize = 4096;
+const PREVIEW_SEEN_CHARACTERS: usize = 4 * PREVIEW_CHARACTERS_MAX;
 /// What an object begins with by which a payload refers to an artifact.
 const ARTIFACT: &[u8] = b"{\"$artifact\":";
 
@@ -240,20 +241,29 @@ fn preview(input: Option<&[u8]>) -> Option<String> {
         Some(object) => summary(object)?,
         None => input,
     };
-    let head = text(input, 4 * PREVIEW_CHARACTERS_MAX)?;
+    let mut line = String::new();
+    for characters in [PREVIEW_SEEN_CHARACTERS / 3, PREVIEW_SEEN_CHARACTERS] {
+        line = joined(&text(input, characters)?);
+        if line.chars().count() >= PREVIEW_CHARACTERS_MAX {
+            break; // the rest would only make it longer
+        }
+    }
+    line.truncate(first(&line, PREVIEW_CHARACTERS_MAX).len());
+    Some(line)
+}
+
+/// Join the words of a text by single spaces.
+fn joined(text: &str) -> String {
     // what Python's `str.split` calls white space: four separators of ASCII more than Unicode's property
-    let words = head.split(|other: char| other.is_whitespace() || ('\x1c'..='\x1f').contains(&other));
-    let mut line = String::with_capacity(head.len());
+    let words = text.split(|other: char| other.is_whitespace() || ('\x1c'..='\x1f').contains(&other));
+    let mut line = String::with_capacity(text.len());
     for word in words.filter(|word| !word.is_empty()) {
         if !line.is_empty() {
             line.push(' ');
         }
         line.push_str(word);
-        if line.len() > PREVIEW_CHARACTERS_MAX && line.chars().count() > PREVIEW_CHARACTERS_MAX {
-            break;
-        }
     }
-    Some(first(&line, PREVIEW_CHARACTERS_MAX).to_owned())
+    line
 }
 
 /// Return the summary of an artifact; nothing if the object refers to none.

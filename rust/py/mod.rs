@@ -7,6 +7,7 @@
 mod commit;
 mod constants;
 mod event;
+mod events;
 mod fold;
 mod header;
 mod reader;

@@ -12,11 +12,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
 use super::event::{Event, Shared};
+use super::events::Events;
 use super::{closed, fixed, header, not_a_segment, to_py};
 use crate::error::Result;
 use crate::facts::{Facts, Fault};
 use crate::reader::Segment;
-use crate::replay::{Place, Stop, Wanted, replay};
+use crate::replay::{Batch, Place, Stop, Wanted, replay};
 use crate::scan::scan;
 use crate::source::Chunk;
 use crate::walk::{resync, sparse};
@@ -41,8 +42,8 @@ struct Open {
     chunks: Vec<Arc<Chunk>>,
 }
 
-type Replayed<'py> =
-    (Bound<'py, PyList>, u64, u64, Option<Bound<'py, PyBytes>>, u64, Option<Bound<'py, PyDict>>);
+type Replayed<'py, T> =
+    (Bound<'py, T>, u64, u64, Option<Bound<'py, PyBytes>>, u64, Option<Bound<'py, PyDict>>);
 
 impl SegmentReader {
     fn shared(&self, py: Python<'_>) -> PyResult<Arc<Shared>> {
@@ -60,6 +61,36 @@ impl SegmentReader {
         }
         let fault = shared.segment.header.fault.map_or("None", crate::header::HeaderFault::code);
         Err(not_a_segment(py, fault, &shared.segment.source.file.name))
+    }
+
+    /// Read a batch; `made` makes of it what is handed out.
+    fn replayed<'py, T>(
+        &self,
+        py: Python<'py>,
+        start: Place,
+        end: Option<u64>,
+        limit: usize,
+        types: Option<&Bound<'py, PyAny>>,
+        made: impl FnOnce(Arc<Shared>, Batch) -> PyResult<Bound<'py, T>>,
+    ) -> PyResult<Replayed<'py, T>> {
+        let shared = self.with_id(py)?;
+        let wanted = Wanted { end, limit, types: types.map(type_names).transpose()? };
+        let batch = py
+            .detach(|| replay(&shared.segment.source, shared.segment_id, start, &wanted))
+            .map_err(|error| to_py(py, error))?;
+        let (next, fault, chunks) = (batch.next, batch.fault.clone(), batch.chunks.clone());
+        let events = made(shared, batch)?;
+        if let Some(open) = self.open.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            open.chunks = chunks;
+        }
+        Ok((
+            events,
+            next.offset,
+            next.ordinal,
+            next.chain.map(|chain| PyBytes::new(py, &chain)),
+            next.time_us,
+            fault.map(|stop| stop_dict(py, &stop)).transpose()?,
+        ))
     }
 
     fn call<T: Send>(&self, py: Python<'_>, work: impl Send + FnOnce(&Shared) -> Result<T>) -> PyResult<T> {
@@ -104,30 +135,32 @@ impl SegmentReader {
         limit: usize,
         types: Option<&Bound<'py, PyAny>>,
         chain: Option<&[u8]>,
-    ) -> PyResult<Replayed<'py>> {
-        let shared = self.with_id(py)?;
-        let wanted = Wanted { end, limit, types: types.map(type_names).transpose()? };
+    ) -> PyResult<Replayed<'py, PyList>> {
         let chain = chain.map(|chain| fixed("chain", chain)).transpose()?;
         let start = Place { offset, ordinal, chain, time_us: 0 };
-        let batch = py
-            .detach(|| replay(&shared.segment.source, shared.segment_id, start, &wanted))
-            .map_err(|error| to_py(py, error))?;
-        let events = PyList::empty(py);
-        for found in &batch.events {
-            events.append(Bound::new(py, Event::new(py, &shared, found, &batch.chunks[found.chunk]))?)?;
-        }
-        let (next, fault) = (batch.next, batch.fault.as_ref());
-        if let Some(open) = self.open.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-            open.chunks = batch.chunks;
-        }
-        Ok((
-            events,
-            next.offset,
-            next.ordinal,
-            next.chain.map(|chain| PyBytes::new(py, &chain)),
-            next.time_us,
-            fault.map(|stop| stop_dict(py, stop)).transpose()?,
-        ))
+        self.replayed(py, start, end, limit, types, |shared, batch| {
+            let events = PyList::empty(py);
+            for found in &batch.events {
+                events.append(Bound::new(py, Event::new(py, &shared, found, &batch.chunks[found.chunk]))?)?;
+            }
+            Ok(events)
+        })
+    }
+
+    #[pyo3(signature = (offset, ordinal, *, end = None, limit = 1024, types = None))]
+    fn replay_lazily<'py>(
+        &self,
+        py: Python<'py>,
+        offset: u64,
+        ordinal: u64,
+        end: Option<u64>,
+        limit: usize,
+        types: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Replayed<'py, Events>> {
+        let start = Place { offset, ordinal, chain: None, time_us: 0 };
+        self.replayed(py, start, end, limit, types, |shared, batch| {
+            Bound::new(py, Events::new(shared, batch))
+        })
     }
 
     fn resync(&self, py: Python<'_>, offset: u64) -> PyResult<Option<(u64, u64)>> {

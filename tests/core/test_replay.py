@@ -52,6 +52,32 @@ def test_replay_returns_events_place_chain_and_time(core: ModuleType, tmp_path: 
     assert (offset, ordinal, chain, time_us, fault) == (builder.end, 3, builder.chain, TIME_US + 2, None)
 
 
+@pytest.mark.parametrize("options", [{}, {"limit": 2}, {"types": frozenset({"blob"})}, {"end": HEADER_BYTES + 400}])
+@pytest.mark.parametrize("is_torn", [False, True])
+def test_a_lazy_replay_says_what_a_replay_says(
+    core: ModuleType, tmp_path: Path, options: dict[str, Any], is_torn: bool
+) -> None:
+    builder = SegmentBuilder()
+    for index in range(9):
+        builder.event(b"x" * (index * 700), type="blob" if index % 2 else "note", flags=RAW)
+    data = builder.data[:-20] if is_torn else builder.data
+    with reader_of(core, tmp_path, data) as reader:
+        expected, *place = reader.replay(HEADER_BYTES, 1, **options)
+        events, *same = reader.replay_lazily(HEADER_BYTES, 1, **options)
+        assert same == place
+        assert len(events) == len(expected) > 0
+        names = ("ordinal", "type", "time_us", "event_id", "digest", "raw", "flags", "offset")
+        for event, known in zip(events, expected, strict=True):
+            assert [getattr(event, name) for name in names] == [getattr(known, name) for name in names]
+        assert (events[-1].ordinal, events[0].ordinal) == (expected[-1].ordinal, expected[0].ordinal)
+        for outside in (len(events), -len(events) - 1):
+            with pytest.raises(IndexError):
+                events[outside]
+        last = events[-1]
+        del events
+    assert last.raw == expected[-1].raw  # a handle outlives what it came from
+
+
 def test_without_a_chain_none_is_returned(core: ModuleType, tmp_path: Path) -> None:
     builder = SegmentBuilder()
     builder.event()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from turnlog._pure.event import Event
 
@@ -29,7 +29,7 @@ class Folder:
         _ = hot
         return False
 
-    def fold(self, events: list[Event], start: int, place: Place, given: Given) -> tuple[int, Place]:
+    def fold(self, events: Sequence[Event], start: int, place: Place, given: Given) -> tuple[int, Place]:
         """Apply events from index `start` on; return the index of the first one that is given back, and the place.
 
         `place` is ordinal, time, number of events and of violations; `given` is what rules read of the other part of

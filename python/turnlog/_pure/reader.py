@@ -103,6 +103,20 @@ class SegmentReader:
         self._chunks = replay.chunks
         return batch
 
+    def replay_lazily(
+        self,
+        offset: int,
+        ordinal: int,
+        *,
+        end: int | None = None,
+        limit: int = 1024,
+        types: frozenset[str] | None = None,
+    ) -> Batch:
+        """Return the same, the events as a sequence of which a core may make each handle when it is asked for; this one
+        has made them all. Raises StorageError.
+        """
+        return self.replay(offset, ordinal, end=end, limit=limit, types=types)
+
     def resync(self, offset: int) -> tuple[int, int] | None:
         """Offset and ordinal of the first wholly valid frame after `offset`. Raises StorageError."""
         return resync(self._open(), self._id(), offset)

@@ -21,7 +21,7 @@ __all__ = ["Log", "Window", "types_wanted"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from turnlog._core import Event, SegmentReader
     from turnlog.log.chain_walk import Link
@@ -62,8 +62,8 @@ class Log(OwnLog):
         for batch in self.batches(window):
             yield from batch
 
-    def batches(self, window: Window) -> Iterator[list[Event]]:
-        """Yield the same events in lists, as the core hands them over.
+    def batches(self, window: Window) -> Iterator[Sequence[Event]]:
+        """Yield the same events in batches, as the core hands them over.
 
         >>> from turnlog import Store
         >>> with Store.open("runs") as store, store.create() as session:
@@ -76,7 +76,7 @@ class Log(OwnLog):
         if not own.is_empty():
             yield from self.own_batches(own)
 
-    def inherited(self, window: Window) -> Iterator[list[Event]]:
+    def inherited(self, window: Window) -> Iterator[Sequence[Event]]:
         """Yield those events of the window that ancestors hold."""
         for log, part in reversed(self.spans(window)):
             yield from log.own_batches(part)

@@ -16,12 +16,13 @@ from turnlog.log.segments import SegmentFile, list_segments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
     from turnlog._core import Event, SegmentReader
 
 _BATCH = 512
+_LAZY_BATCH = 4096  # the core's own limit of bytes comes first
 
 
 def types_wanted(types: Iterable[str] | None) -> frozenset[str] | None:
@@ -38,13 +39,20 @@ def types_wanted(types: Iterable[str] | None) -> frozenset[str] | None:
 class Window:
     """Which events are asked for, and what to do where some cannot be served.
 
-    after < ordinal < before; `types` None means all; `on_damage` is "raise" or "skip".
+    after < ordinal < before; `types` None means all; `on_damage` is "raise" or "skip"; of `lazy` batches a handle is
+    made when it is asked for, which pays where few are.
     """
 
-    __slots__ = ("after", "before", "skip_damage", "types")
+    __slots__ = ("after", "before", "lazy", "skip_damage", "types")
 
     def __init__(
-        self, after: int = 0, before: int | None = None, types: frozenset[str] | None = None, on_damage: str = "raise"
+        self,
+        after: int = 0,
+        before: int | None = None,
+        types: frozenset[str] | None = None,
+        on_damage: str = "raise",
+        *,
+        lazy: bool = False,
     ) -> None:
         """Keep the bounds."""
         self.after = after
@@ -52,6 +60,7 @@ class Window:
         # nothing else can be stored, and not every text can be handed to a core
         self.types = types if types is None or all(map(str.isascii, types)) else frozenset(filter(str.isascii, types))
         self.skip_damage = on_damage == "skip"
+        self.lazy = lazy
 
     def ends_at(self, ordinal: int) -> bool:
         """Tell whether events from `ordinal` on are outside."""
@@ -70,15 +79,16 @@ class Window:
         return self.ends_at(self.after + 1)
 
     def _part(self, after: int, before: int | None) -> Window:
-        return Window(after, before, self.types, "skip" if self.skip_damage else "raise")
+        return Window(after, before, self.types, "skip" if self.skip_damage else "raise", lazy=self.lazy)
 
     def batch(self, ordinal: int) -> int:
         """Return how many events from `ordinal` on to ask for at once: no more bytes are read than may be needed."""
+        most = _LAZY_BATCH if self.lazy else _BATCH
         if self.before is None or self.types is not None:
-            return _BATCH
-        return max(1, min(_BATCH, self.before - ordinal))
+            return most
+        return max(1, min(most, self.before - ordinal))
 
-    def trim(self, events: list[Event]) -> list[Event]:
+    def trim(self, events: Sequence[Event]) -> Sequence[Event]:
         """Cut a batch to the window; batches are sorted, and nearly all lie inside."""
         after, before = self.after, self.before
         if events[0].ordinal <= after:
@@ -99,8 +109,8 @@ class OwnLog(Places):
         self.damage: list[Damaged] = []  # what windows with on_damage="skip" passed over
         self.promised = 0  # the last ordinal that must be there because a fork inherits it
 
-    def own_batches(self, window: Window) -> Iterator[list[Event]]:
-        """Yield the events of the window, oldest first, in lists as the core hands them over.
+    def own_batches(self, window: Window) -> Iterator[Sequence[Event]]:
+        """Yield the events of the window, oldest first, in batches as the core hands them over.
 
         Raises Damaged at the first ordinal that cannot be served (or notes it in `damage` and goes on), NewerFormat,
         StorageError.
@@ -127,7 +137,7 @@ class OwnLog(Places):
 
     def _segment_batches(
         self, file: SegmentFile, first: int, following: int | None, window: Window
-    ) -> Iterator[list[Event]]:
+    ) -> Iterator[Sequence[Event]]:
         """Yield one segment's events from near `first` on; `following` is the first ordinal of the next segment."""
         try:
             reader = self.open_reader(file)
@@ -139,11 +149,10 @@ class OwnLog(Places):
         except Damaged:  # nothing of it can be read
             self._lost(window, file, 0, (first, following - 1 if following else None))
             return
+        replay = reader.replay_lazily if window.lazy else reader.replay
         while not window.ends_at(ordinal):
-            start = offset
-            events, offset, ordinal, _, _, fault = reader.replay(
-                start, ordinal, end=end, limit=window.batch(ordinal), types=window.types
-            )
+            start, limit = offset, window.batch(ordinal)
+            events, offset, ordinal, _, _, fault = replay(start, ordinal, end=end, limit=limit, types=window.types)
             if events:
                 if unsettled:
                     self.settle(file, reader)

@@ -19,7 +19,7 @@ from turnlog.log.segments import SegmentFile, list_segments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from turnlog._core import Event
     from turnlog.log.log import Log
@@ -55,7 +55,7 @@ class Tail:
         self._on_damage = on_damage
         self._unconfirmed = None if mark is None or not after else (after, mark)
         self._newest = newest
-        self._inherited: Iterator[list[Event]] | None = None
+        self._inherited: Iterator[Sequence[Event]] | None = None
         self._has_inherited = True
         self._open_end: tuple[int, object] | None = None  # where damage without an end was marked, in which files
 

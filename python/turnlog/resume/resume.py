@@ -8,10 +8,12 @@ classified (dangling.py).
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from turnlog import events
 from turnlog.errors import Damaged, IndexUnavailable, Locked
+from turnlog.log.ahead import read_ahead
 from turnlog.log.log import Window
 from turnlog.resume import dangling
 from turnlog.resume.recovered import DanglingCall, Recovery
@@ -147,8 +149,9 @@ class Resume:
 
     def _fold(self, log: Log) -> State:
         state = State(self.session.id)
-        window = Window(on_damage="skip" if self._accept_damage else "raise")
-        return fold_batches(log.batches(window), state)
+        window = Window(on_damage="skip" if self._accept_damage else "raise", lazy=True)
+        with closing(read_ahead(log.batches(window))) as batches:
+            return fold_batches(batches, state)
 
     def repair(self) -> None:
         """Append what puts the state right, as one group, and follow it. Raises what `Session.append_many` raises."""

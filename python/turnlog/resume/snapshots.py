@@ -22,7 +22,7 @@ from turnlog.state.fold import fold_batches
 from turnlog.state.state import SNAPSHOT_SCHEMA, State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from turnlog._core import Event
     from turnlog.log.log import Log
@@ -116,7 +116,7 @@ def state_after(snapshot: Snapshot, session_id: str, log: Log, head: Head) -> St
     end = snapshot.ordinal, snapshot.chain
     is_linked = True
 
-    def linked() -> Iterator[list[Event]]:
+    def linked() -> Iterator[Sequence[Event]]:
         nonlocal end, is_linked
         for batch in log.batches(Window(after=snapshot.ordinal, before=head[0] + 1)):
             reached = link(batch, *end)
@@ -130,7 +130,7 @@ def state_after(snapshot: Snapshot, session_id: str, log: Log, head: Head) -> St
     return state if is_linked and end == head else None
 
 
-def link(batch: list[Event], ordinal: int, chain: bytes) -> Head | None:
+def link(batch: Sequence[Event], ordinal: int, chain: bytes) -> Head | None:
     """Carry a chain on over events; None where one is missing."""
     for event in batch:
         ordinal += 1

@@ -23,7 +23,7 @@ from turnlog.state.state import VIOLATIONS_MAX, State
 from turnlog.state.transitions import OPEN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 LEAD_EVENTS = 64
 """So many events are folded by their rules before the core is tried, at the start and after each one it gave back."""
@@ -62,8 +62,8 @@ _KEYS = {"recent_turns": attrgetter("id"), "open_calls": attrgetter("key"), "rec
 _DECODE = msgspec.json.Decoder(Hot).decode
 
 
-def fold_batches(batches: Iterable[list[_core.Event]], state: State) -> State:
-    """Apply stored events, handed over in lists, to a state; return it.
+def fold_batches(batches: Iterable[Sequence[_core.Event]], state: State) -> State:
+    """Apply stored events, handed over in batches, to a state; return it.
 
     Raises Damaged or StorageError when a payload cannot be read, and what the iterator raises; the state then is that
     of the events before.
@@ -89,7 +89,7 @@ class _Fold:
         self._lent = False
         self._waits = LEAD_EVENTS
 
-    def batch(self, batch: list[_core.Event]) -> None:
+    def batch(self, batch: Sequence[_core.Event]) -> None:
         """Apply some events."""
         at = 0
         while at < len(batch):
@@ -103,7 +103,7 @@ class _Fold:
             reduce_stored(self._state, event)
             at += 1
 
-    def _fold(self, batch: list[_core.Event], start: int) -> int:
+    def _fold(self, batch: Sequence[_core.Event], start: int) -> int:
         """Let the core take what it takes; return where it stopped."""
         state = self._state
         place = state.ordinal, state.time_us, state.events, state.violation_count
