@@ -1,7 +1,7 @@
 //! `Folder`: the fold of common events as a Python object.
 //!
-//! Owns: the class. Invariant: an event that cannot be read is given back; who reads it next meets the error itself.
-//! Must not know: rules.
+//! Owns: the class. Invariants: an event that cannot be read is given back, and who reads it next meets the error
+//! itself; other threads run while events without handles are folded. Must not know: rules.
 
 use std::collections::HashSet;
 
@@ -53,10 +53,7 @@ impl Folder {
         let at = match events.cast::<Events>() {
             Ok(events) => {
                 let events = events.get();
-                start
-                    + py.detach(|| {
-                        events.stored(start).take_while(|one| one.is_some_and(|one| work.take(&one))).count()
-                    })
+                py.detach(|| work.take_lazy(events, start))
             }
             Err(_) => work.take_handles(py, events.cast::<PyList>()?, start)?,
         };
@@ -87,6 +84,11 @@ impl Work<'_> {
     }
 
     /// Apply events from an index on; return the index of the one that is given back.
+    fn take_lazy(&mut self, events: &Events, start: usize) -> usize {
+        start + events.stored(start).take_while(|event| event.is_some_and(|event| self.take(&event))).count()
+    }
+
+    /// Do the same with handles.
     fn take_handles(&mut self, py: Python<'_>, events: &Bound<'_, PyList>, start: usize) -> PyResult<usize> {
         let mut at = start;
         while at < events.len() {
