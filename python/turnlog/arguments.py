@@ -101,12 +101,12 @@ def require_level(durability: str) -> None:
         raise unknown_level(durability)
 
 
-def require_damage(on_damage: object) -> None:
-    """Raise InvalidInput unless it says what to do where events cannot be served.
+def require_damage(on_damage: object, *, optional: bool = False) -> None:
+    """Raise InvalidInput unless it says what to do where events cannot be served, or is None where that is allowed.
 
     >>> require_damage("skip")
     """
-    if on_damage not in ("raise", "skip"):
+    if on_damage not in ("raise", "skip") and not (optional and on_damage is None):
         raise InvalidInput(f"on_damage is 'raise' or 'skip', not {_shown(on_damage)}")
 
 

@@ -195,10 +195,7 @@ class Session(SessionModel, SessionWatching):
         """
         for found in self.events(after=max(0, ordinal - 1), before=max(0, ordinal) + 1):
             return found
-        from turnlog.errors import NotFound
-
-        message = f"the session has no event {ordinal}"
-        raise NotFound(message, session=self.id, ordinal=ordinal)
+        raise self.log().why_absent(ordinal)
 
     def head(self) -> tuple[int, str]:
         """Return (last ordinal, chain as hex): keep it elsewhere and `verify --expect` proves the history against

@@ -36,6 +36,9 @@ class SessionHistory:
     recovery: Recovery | None = None
     """What `Store.resume` found and did; None for a session that was not resumed."""
 
+    _on_damage: str = "raise"
+    """What readers of the model do where events are lost: "skip" once the damage was accepted by a resume."""
+
     _snapshot_ordinal: int = 0
     """Up to which event the index holds the session's state, as far as is known here."""
 
@@ -113,7 +116,8 @@ class SessionHistory:
         return self._live.current()
 
     def _settled_ordinal(self) -> int:
-        """Return the last ordinal that can be read now if nothing is lost: where the writer took over, or the head.
+        """Return the last ordinal that can be read now if nothing is lost: where the writer took over, or the head; 0
+        where the end is lost, and that was accepted.
 
         >>> from turnlog import Store
         >>> Store.ephemeral().create()._settled_ordinal()
@@ -121,8 +125,16 @@ class SessionHistory:
         """
         from typing import cast
 
-        appender = self._appender
-        return cast("Session", self).log().head()[0] if appender is None else appender.opened_ordinal
+        from turnlog.errors import Damaged
+
+        if self._appender is not None:
+            return self._appender.opened_ordinal
+        try:
+            return cast("Session", self).log().head()[0]
+        except Damaged:
+            if self._on_damage == "raise":
+                raise
+            return 0
 
     @property
     def files(self) -> SessionFiles:
@@ -190,11 +202,12 @@ class SessionHistory:
         live.current()
         return live.running_turn()
 
-    def turns(self, *, reverse: bool = False, on_damage: str = "raise") -> Iterator[TurnView]:
+    def turns(self, *, reverse: bool = False, on_damage: str | None = None) -> Iterator[TurnView]:
         """Iterate over the turns of the log as it stands, whoever began them: each with input, outcome, steps and
         calls; see `TurnView`. The running one has no outcome yet. `reverse` gives the newest first.
 
-        Read lazily, one turn at a time. Raises InvalidInput, Damaged (`on_damage="skip"` goes on), StorageError.
+        Read lazily, one turn at a time. Raises InvalidInput, Damaged (`on_damage="skip"` goes on, which is the default
+        once the session was resumed with `accept_damage=True`), StorageError.
 
         >>> from turnlog import Store
         >>> session = Store.ephemeral().create()
@@ -209,8 +222,10 @@ class SessionHistory:
         """
         from typing import cast
 
+        from turnlog.arguments import require_damage
         from turnlog.model.turn_view import turns_of
 
+        require_damage(on_damage, optional=True)
         return turns_of(cast("Session", self)._keeper(), reverse=reverse, on_damage=on_damage)
 
     @property
@@ -234,13 +249,13 @@ class SessionHistory:
         if self._files is not None and self._appender is not None:
             self._files.save()
 
-    def history(self, shape: str = "anthropic") -> History:
+    def history(self, shape: str = "anthropic", *, on_damage: str | None = None) -> History:
         """Return the messages that a model provider accepts, read lazily: every tool call has exactly one result.
 
         `shape` is anthropic, openai_responses or openai_chat. A call without a result in the log has one that says
         that it was not run, or that its outcome is unknown. Raises HistoryInvalid for another shape, and while it is
-        read where no valid history can be made; Damaged at a lost event, unless the session was resumed with
-        `accept_damage=True`.
+        read where no valid history can be made; Damaged at a lost event, unless `on_damage` is "skip", which is the
+        default once the session was resumed with `accept_damage=True`: the history is then made of what is left.
 
         >>> from turnlog import Store
         >>> session = Store.ephemeral().create()
@@ -249,17 +264,29 @@ class SessionHistory:
         >>> [message["role"] for message in session.history("openai_chat")]
         ['user', 'assistant', 'tool']
         """
+        from contextlib import suppress
         from typing import cast
 
+        from turnlog.arguments import require_damage
+        from turnlog.errors import Damaged
         from turnlog.history.history import History, PastDamage
+        from turnlog.log.losses import newest_lost
 
+        require_damage(on_damage, optional=True)
         session = cast("Session", self)  # the one class that has these methods
-        accepted = self.recovery is not None and self.recovery.accepts_damage
+        how = on_damage or self._on_damage
         live, keeper = self._live, session._keeper()
+
+        def lost_ordinal() -> int:
+            return keeper.current().lost_ordinal if how == self._on_damage else newest_lost(session.log())
+
+        state: State | None = None
+        with suppress(Damaged):  # the history comes to it itself, or passes it over
+            state = live.current() if live is not None and how == self._on_damage else None
         return History(
-            PastDamage(session.events) if accepted else session,
+            PastDamage(session.events) if how == "skip" else session,
             shape,
-            state=None if live is None else live.current(),
-            lost_ordinal=lambda: keeper.current().lost_ordinal,
+            state=state,
+            lost_ordinal=lost_ordinal,
             payload=keeper.payload,
         )

@@ -60,9 +60,9 @@ class StoreModel:
 
         The log is recovered and folded, a running turn becomes interrupted, and tool calls are put into three classes:
         finished, never started, unknown. Repairs are events; a second resume appends none. `verifier` is asked about
-        unknown outcomes (see `ToolCall.resolve`), `hooks` are called with the report, whose
-        `handle` is the session. `accept_damage` goes on where
-        events are lost, for reading only if need be. Raises Locked, Damaged, SessionNotFound, and what a hook raises.
+        unknown outcomes (see `ToolCall.resolve`), `hooks` are called with the report, whose `handle` is the session.
+        `accept_damage` goes on where events are lost, for reading only if need be: state, `history` and `turns` are
+        then made of what is left. Raises Locked, Damaged, SessionNotFound, and what a hook raises.
 
         >>> from turnlog import Store
         >>> with Store.open("runs") as store:

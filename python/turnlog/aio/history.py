@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from turnlog.aio.feeds import batches
+from turnlog.arguments import require_damage
 from turnlog.history.history import History, Message
 
 if TYPE_CHECKING:
@@ -32,9 +33,11 @@ class AsyncHistory:
     ['user']
     """
 
-    def __init__(self, session: Session, threads: Threads, shape: str) -> None:
-        """Use `AsyncSession.history`; nothing is read yet. Raises HistoryInvalid for an unknown shape."""
+    def __init__(self, session: Session, threads: Threads, shape: str, on_damage: str | None = None) -> None:
+        """Use `AsyncSession.history`; nothing is read yet. Raises HistoryInvalid for an unknown shape, InvalidInput."""
+        require_damage(on_damage, optional=True)
         self.shape = History(session, shape).shape  # refuses an unknown one without reading
+        self._on_damage = on_damage
         self._session = session
         self._threads = threads
 
@@ -48,13 +51,16 @@ class AsyncHistory:
         >>> asyncio.run(main())
         ''
         """
-        return await self._threads.run(lambda: self._session.history(self.shape).system)
+        return await self._threads.run(lambda: self._history().system)
 
     async def __aiter__(self) -> AsyncGenerator[Message, None]:
         """Yield the messages, oldest first. Raises as `History` does."""
-        found = await self._threads.run(lambda: iter(self._session.history(self.shape)))
+        found = await self._threads.run(lambda: iter(self._history()))
         async for message in batches(self._threads, found, _BATCH):
             yield message
+
+    def _history(self) -> History:
+        return self._session.history(self.shape, on_damage=self._on_damage)
 
     def __repr__(self) -> str:
         """Show the shape."""

@@ -51,7 +51,9 @@ class AsyncSessionHistory(Facade[Session]):
         found = await self._threads.run(lambda: self.sync.current_turn)
         return None if found is None else AsyncTurn(found, self._threads)
 
-    async def turns(self, *, reverse: bool = False, on_damage: str = "raise") -> AsyncGenerator[AsyncTurnView, None]:
+    async def turns(
+        self, *, reverse: bool = False, on_damage: str | None = None
+    ) -> AsyncGenerator[AsyncTurnView, None]:
         """Iterate with `async for`, as `Session.turns` does.
 
         >>> from turnlog.aio import AsyncStore
@@ -93,7 +95,7 @@ class AsyncSessionHistory(Facade[Session]):
         found = await self._threads.run(lambda: self.sync.current_plan)
         return None if found is None else AsyncPlan(found, self._threads)
 
-    def history(self, shape: str = "anthropic") -> AsyncHistory:
+    def history(self, shape: str = "anthropic", *, on_damage: str | None = None) -> AsyncHistory:
         """Do as `Session.history` does; iterate with `async for`.
 
         >>> from turnlog.aio import AsyncStore
@@ -104,4 +106,4 @@ class AsyncSessionHistory(Facade[Session]):
         >>> asyncio.run(main())
         ['user']
         """
-        return AsyncHistory(self.sync, self._threads, shape)
+        return AsyncHistory(self.sync, self._threads, shape, on_damage)

@@ -93,9 +93,11 @@ class ContextReader:
         self._payloads: dict[int, Mapping[str, Any]] = {}
         self._news: dict[int, list[Any]] = {}
         self._used: set[Place] = set()
+        self._asked = 0
 
     def places(self, ordinal: int) -> tuple[list[Place], int]:
         """Return the place of each message of a context, and how many contexts were read for that."""
+        self._asked = ordinal
         chain: list[tuple[int, Mapping[str, Any]]] = []
         at: int | None = ordinal
         while at is not None:
@@ -170,7 +172,12 @@ class ContextReader:
     def _payload(self, ordinal: int) -> Mapping[str, Any]:
         found = self._payloads.get(ordinal)
         if found is None:
-            found = self._payloads[ordinal] = self._read(ordinal)
+            try:
+                found = self._payloads[ordinal] = self._read(ordinal)
+            except (Damaged, NotFound) as error:
+                if ordinal == self._asked:
+                    raise
+                raise _damaged(self._asked, f"event {ordinal}, which it builds on, is lost") from error
         return found
 
 

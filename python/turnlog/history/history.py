@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from turnlog.errors import HistoryInvalid
+from turnlog.errors import Damaged, HistoryInvalid
 from turnlog.history.anthropic import anthropic_messages
 from turnlog.history.check import CHECKS
 from turnlog.history.conversation import Conversation, Standing
@@ -86,9 +86,13 @@ class History:
         Raises HistoryInvalid when one would be refused, Damaged where an event cannot be served.
         """
         check = CHECKS[self.shape]()
-        for message in SHAPES[self.shape](self._items()):
-            check.take(message)
-            yield message
+        try:
+            for message in SHAPES[self.shape](self._items()):
+                check.take(message)
+                yield message
+        except Damaged as error:
+            error.message = f"{error.message}; history(on_damage='skip') is made of what is left"
+            raise
         check.end()
 
     @property

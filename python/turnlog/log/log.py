@@ -11,7 +11,7 @@ import os
 from functools import partial
 
 from turnlog import _core, names
-from turnlog.errors import Damaged
+from turnlog.errors import Damaged, NotFound
 from turnlog.log.chain_walk import link_at, nearest_mark
 from turnlog.log.lineage import FORKED, Origin, last_inherited_id, origin_of
 from turnlog.log.own_log import OwnLog, Window, types_wanted
@@ -221,6 +221,21 @@ class Log(OwnLog):
                 if unsettled:
                     self.settle(newest, reader)
                 return ordinal - 1, chain or bytes(fields["prev_chain"])
+
+    def why_absent(self, ordinal: int) -> Damaged | NotFound:
+        """Return the error for an ordinal at which no event was found: lost and repaired since, or beyond the head.
+
+        >>> from turnlog import Store
+        >>> with Store.open("runs") as store, store.create() as session:
+        ...     session.log().why_absent(7).code
+        'not_found'
+        """
+        if not 0 < ordinal <= self.head()[0]:
+            return NotFound(f"the session has no event {ordinal}", session=self.session_id, ordinal=ordinal)
+        message = f"event {ordinal} cannot be read: it was lost, and a repair has noted that"
+        error = Damaged(message, session=self.session_id, ordinal=ordinal)
+        error.lost = ordinal, ordinal
+        return error
 
     def shown_end(self, file: SegmentFile, reader: SegmentReader) -> int | None:
         """Return up to where the newest segment may be shown; what a fork inherits was durable when it was made."""

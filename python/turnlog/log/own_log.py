@@ -120,10 +120,10 @@ class OwnLog(Places):
         index = self.position(files, expected)
         while index < len(files):
             file = files[index]
-            if window.ends_at(file.first_ordinal):
-                return
             if file.first_ordinal > expected:  # ahead of the first one; later holes show at the end of the one before
                 self._lost(window, file, 0, (expected, file.first_ordinal - 1))
+            if window.ends_at(file.first_ordinal):
+                return
             index = self.next_true(files, index + 1)
             following = files[index].first_ordinal if index < len(files) else None
             for batch in self._segment_batches(file, max(expected, file.first_ordinal), following, window):

@@ -168,7 +168,7 @@ def find_record(live: Live, key: Key) -> Call | None:
         ordinal = live.finished.get(key)
         return None if ordinal is None else _ended(live, key, live.session.event(ordinal))
     after = 0 if turn is None else turn.ordinal
-    found = live.session.events(after=after, types=_ENDS)
+    found = live.session.events(after=after, types=_ENDS, on_damage=live.session._on_damage)
     ends = [event for event in found if _is_about(understood(event.type, event.payload), key)]
     return _ended(live, key, ends[-1]) if ends else None
 

@@ -299,7 +299,7 @@ class Live:
         """Fold what the log has beyond the state."""
         state, is_first = self._state, self.known_from is None
         last = self.session._settled_ordinal() if is_first else 0
-        found = self.session.events(after=state.ordinal)
+        found = self.session.events(after=state.ordinal, on_damage=self.session._on_damage)
         fold(found if is_first else self._noted(found), state)
         if is_first:
             lose(state, last)
@@ -310,7 +310,7 @@ class Live:
 
     def _fold_again(self) -> None:
         """Take the state from the log alone, into the same object, because listeners and callers hold it."""
-        fresh = fold(self.session.events(), State(self.session.id))
+        fresh = fold(self.session.events(on_damage=self.session._on_damage), State(self.session.id))
         fresh.live = self._state.live
         for name in State.__struct_fields__:
             setattr(self._state, name, getattr(fresh, name))

@@ -223,7 +223,9 @@ def find_step(live: Live, turn: str, name: str) -> Step:
     return found
 
 
-def steps_between(live: Live, turn: str, after: int, before: int | None) -> Iterator[Step]:
+def steps_between(
+    live: Live, turn: str, after: int, before: int | None, *, on_damage: str | None = None
+) -> Iterator[Step]:
     """Yield the steps of a turn whose events lie between two ordinals, each with its outcome.
 
     >>> from turnlog import Store
@@ -234,7 +236,8 @@ def steps_between(live: Live, turn: str, after: int, before: int | None) -> Iter
     ['hi']
     """
     step: Step | None = None
-    for event in live.session.events(after=after, before=before, types=_STEPS):
+    how = live.session._on_damage if on_damage is None else on_damage
+    for event in live.session.events(after=after, before=before, types=_STEPS, on_damage=how):
         fields = None if event.is_raw else understood(event.type, event.payload)
         if fields is None or fields.get("turn", turn) != turn:  # without `turn`: of the running one
             continue

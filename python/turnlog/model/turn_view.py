@@ -6,6 +6,7 @@ view changes nothing, and may be of a turn that another process began. Must not 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from turnlog.events import understood
@@ -13,12 +14,14 @@ from turnlog.model.step import steps_between
 from turnlog.model.tools import find_call
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from turnlog._core import Event
     from turnlog.model.live import Live
     from turnlog.model.step import Step
     from turnlog.model.tools import ToolCall
+
+    Make = Callable[[Event, dict[str, Any]], "TurnView"]
 
 _STARTED, _INTERRUPTED = "turn.started", "interrupted"
 _TURNS = (_STARTED, "turn.completed", "turn.aborted", "turn.failed", "turn.interrupted")
@@ -40,9 +43,9 @@ class TurnView:
     ('Why does test_retry fail?', 'completed', {'effort': 'high'}, ['1 failed'])
     """
 
-    __slots__ = ("_live", "ended_ordinal", "ended_us", "id", "ordinal", "outcome", "started_us")
+    __slots__ = ("_live", "_on_damage", "ended_ordinal", "ended_us", "id", "ordinal", "outcome", "started_us")
 
-    def __init__(self, live: Live, name: str, started: Event) -> None:
+    def __init__(self, live: Live, name: str, started: Event, on_damage: str) -> None:
         """Use `Session.turns`."""
         self.id = name
         self.ordinal = started.ordinal
@@ -51,6 +54,7 @@ class TurnView:
         self.ended_ordinal = 0
         self.ended_us = 0
         self._live = live
+        self._on_damage = on_damage
 
     @property
     def input(self) -> Any:
@@ -91,7 +95,8 @@ class TurnView:
         >>> [(step.context(), step.response, step.usage["output"]) for step in view.steps()]
         [(['hello'], 'hi', 1)]
         """
-        return steps_between(self._live, self.id, self.ordinal, self.ended_ordinal or None)
+        before = self.ended_ordinal or None
+        return steps_between(self._live, self.id, self.ordinal, before, on_damage=self._on_damage)
 
     def calls(self) -> Iterator[ToolCall]:
         """Iterate over its tool calls, in the order in which they were proposed.
@@ -113,7 +118,8 @@ class TurnView:
                 yield call
 
     def _events(self, type: str) -> Iterator[Event]:
-        return self._live.session.events(after=self.ordinal, before=self.ended_ordinal or None, types=[type])
+        before = self.ended_ordinal or None
+        return self._live.session.events(after=self.ordinal, before=before, types=[type], on_damage=self._on_damage)
 
     def _started(self) -> dict[str, Any]:
         return self._live.fields(self._live.session.event(self.ordinal)) or {}
@@ -128,25 +134,31 @@ class TurnView:
         return f"<TurnView {self.id} {self.outcome or 'running'}>"
 
 
-def turns_of(live: Live, *, reverse: bool, on_damage: str) -> Iterator[TurnView]:
+def turns_of(live: Live, *, reverse: bool, on_damage: str | None = None) -> Iterator[TurnView]:
     """Yield the turns of a log; see `Session.turns`.
 
     >>> from turnlog import Store
     >>> session = Store.ephemeral().create()
     >>> session.turn("hello", id="t1").complete()
-    >>> list(turns_of(session._keeper(), reverse=False, on_damage="raise"))
+    >>> list(turns_of(session._keeper(), reverse=False))
     [<TurnView t1 completed>]
     """
-    found = live.session.events(types=_TURNS, reverse=reverse, on_damage=on_damage)
+    how = live.session._on_damage if on_damage is None else on_damage
+    found = live.session.events(types=_TURNS, reverse=reverse, on_damage=how)
     known = ((event, fields) for event in found if (fields := _fields(event)) is not None)
-    return _backward(live, known) if reverse else _forward(live, known)
+    view = partial(_view, live, how)
+    return _backward(view, known) if reverse else _forward(view, known)
+
+
+def _view(live: Live, on_damage: str, started: Event, fields: dict[str, Any]) -> TurnView:
+    return TurnView(live, str(fields.get("turn")), started, on_damage)
 
 
 def _fields(event: Event) -> dict[str, Any] | None:
     return None if event.is_raw else understood(event.type, event.payload)
 
 
-def _forward(live: Live, found: Iterator[tuple[Event, dict[str, Any]]]) -> Iterator[TurnView]:
+def _forward(make: Make, found: Iterator[tuple[Event, dict[str, Any]]]) -> Iterator[TurnView]:
     view: TurnView | None = None
     for event, fields in found:
         if event.type != _STARTED:
@@ -158,19 +170,19 @@ def _forward(live: Live, found: Iterator[tuple[Event, dict[str, Any]]]) -> Itera
             continue
         if view is not None:
             yield _left(view, event)
-        view = TurnView(live, str(fields.get("turn")), event)
+        view = make(event, fields)
     if view is not None:
         yield view
 
 
-def _backward(live: Live, found: Iterator[tuple[Event, dict[str, Any]]]) -> Iterator[TurnView]:
+def _backward(make: Make, found: Iterator[tuple[Event, dict[str, Any]]]) -> Iterator[TurnView]:
     later: Event | None = None  # the start of the turn after this one
     ends: list[tuple[Event, dict[str, Any]]] = []  # behind this turn's start, the latest first
     for event, fields in found:
         if event.type != _STARTED:
             ends.append((event, fields))
             continue
-        view = TurnView(live, str(fields.get("turn")), event)
+        view = make(event, fields)
         for end, told in reversed(ends):
             if told.get("turn", view.id) == view.id:
                 _end(view, end)

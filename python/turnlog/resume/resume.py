@@ -50,6 +50,7 @@ def resume(
     """Return the session, open for writing, its state folded and repaired; see `Store.resume`."""
     was_open = store._opened(store.resolve(id)) is not None
     session = store.session(id)
+    before = session._on_damage
     if session._written_head() is not None:
         message = "the session is open for writing in this process already; close it before it is resumed"
         raise Locked(message, session=session.id)
@@ -65,6 +66,7 @@ def resume(
         for hook in hooks:
             hook(work.recovery)
     except BaseException:
+        session._on_damage = before
         if was_open:  # somebody reads from it
             session._stop_writing()
         else:
@@ -99,6 +101,7 @@ class Resume:
         self.recovery = Recovery(session)
         self.state = State(session.id)
         self.recovery.accepts_damage = self._accept_damage = accept_damage
+        session._on_damage = "skip" if accept_damage else "raise"
         self._sources: dict[dangling.Key, Any] = {}
         self._newest = 0  # of the events that are not understood and may have ended what is open
 
@@ -123,24 +126,36 @@ class Resume:
         """Fold the log, from a snapshot when there is one that the log confirms. Raises Damaged, StorageError."""
         log = self.session.log()
         try:
-            written = self.session._written_head()
-            head = log.head() if written is None else (written["ordinal"], written["chain"])
-            state = self._from_snapshot(log, head) or self._fold(log)
+            state = self._from_snapshot(log) or self._fold(log)
             found = {error.lost for error in log.damage if error.lost is not None}
             self.recovery.damaged = sorted(found.union(self.recovery.damaged))
-            lose(state, max(head[0], *(last for _, last in self.recovery.damaged), 0))
+            lose(state, max(self._head(log)[0], *(last for _, last in self.recovery.damaged), 0))
             self.state = self.session._begin_with(state)
             self.session._snapshot_ordinal = self.recovery.snapshot_ordinal
         finally:
             log.close()
 
-    def _from_snapshot(self, log: Log, head: Head) -> State | None:
+    def _head(self, log: Log) -> Head:
+        written = self.session._written_head()
+        if written is not None:
+            return written["ordinal"], written["chain"]
+        try:
+            return log.head()
+        except Damaged:
+            if not self._accept_damage:
+                raise
+            return 0, b""  # nothing of the newest segment can be read, as the fold has noted
+
+    def _from_snapshot(self, log: Log) -> State | None:
+        if not self.recovery.writable:
+            return None
+        head = self._head(log)
         try:
             snapshot = self.store.index().snapshot(self.session.id, SNAPSHOT_SCHEMA, head[0])
         except IndexUnavailable as error:
             self.store.index_error = error
             return None
-        if snapshot is None or not self.recovery.writable:
+        if snapshot is None:
             return None
         state = state_after(snapshot, self.session.id, log, head)
         if state is not None:
