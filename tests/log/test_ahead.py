@@ -7,7 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnlog.errors import Damaged
@@ -25,12 +25,14 @@ def readers() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "turnlog-reading-ahead"]
 
 
+@settings(deadline=None)
 @given(LENGTHS)
 def test_every_batch_comes_once_and_in_order(length: int) -> None:
     assert list(read_ahead(iter(range(length)))) == list(range(length))
     assert not readers()
 
 
+@settings(deadline=None)
 @given(LENGTHS)
 def test_an_error_comes_after_the_batches_before_it(length: int) -> None:
     def broken() -> Iterator[int]:

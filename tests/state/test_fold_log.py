@@ -110,7 +110,7 @@ def injure(folder: str, random: Random) -> None:
         os.unlink(path)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 1 << 32), compacts=st.booleans(), wounds=st.integers(0, 4))
 def test_a_log_in_any_condition_folds_as_its_events_do(
     tmp_path_factory: pytest.TempPathFactory, seed: int, compacts: bool, wounds: int
