@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "python" / "turnlog"
 
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("arguments", "decoding", "errors", "events", "ids", "names", "payloads", "reference", "settings"),
+    ("arguments", "decoding", "errors", "events", "handle", "ids", "names", "payloads", "reference", "settings"),
     ("_core", "_native", "_pure", "disk", "sqlite"),
     ("artifacts", "children", "files", "identity", "log", "state"),
     ("context", "history", "index", "memory"),

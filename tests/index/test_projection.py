@@ -20,9 +20,10 @@ PARENT = "0192f0c4-7a1b-7c3d-8e4f-0123456789ac"
 
 
 class FakeEvent:
-    """An event handle with the parts that the fold uses."""
+    """An event handle; the fold looks at type and payload."""
 
     def __init__(self, type: str, payload: Any = None, *, is_raw: bool = False) -> None:
+        self.ordinal, self.time_us = 1, 0
         self.type = type
         self.is_raw = is_raw
         self.raw = payload if is_raw else json.dumps(payload).encode()

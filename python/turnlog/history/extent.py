@@ -17,6 +17,7 @@ from turnlog.errors import HistoryInvalid
 from turnlog.events import understood, why_not
 
 if TYPE_CHECKING:
+    from turnlog.handle import Event
     from turnlog.state.state import State
 
 COMPACTED, ROLLED_BACK, TURN_STARTED = "context.compacted", "context.rolled_back", "turn.started"
@@ -25,22 +26,6 @@ _SAID = frozenset({"message.user", "message.assistant", "message.system", "turn.
     *("tool.proposed", "turn.input_consumed", COMPACTED)
 }
 """What can be part of a history."""
-
-
-class Event(Protocol):
-    """The part of an event handle that is read here."""
-
-    @property
-    def ordinal(self) -> int:
-        """Position in the session, from 1."""
-
-    @property
-    def type(self) -> str:
-        """The event's type."""
-
-    @property
-    def payload(self) -> Any:
-        """The decoded payload; bytes of a RAW event."""
 
 
 class Source(Protocol):

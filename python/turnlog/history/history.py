@@ -24,7 +24,7 @@ from turnlog.history.rounds import Item, Key, Said
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from turnlog.history.extent import Event
+    from turnlog.handle import Event
     from turnlog.state.state import State
 
 Message = dict[str, Any]

@@ -18,7 +18,7 @@ from turnlog.events import VERSIONS, understood
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from turnlog.index.projection import Event
+    from turnlog.handle import StoredEvent
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -74,7 +74,7 @@ _MESSAGE = msgspec.json.Decoder(Message)
 _IMPORTED = msgspec.json.Decoder(Imported)
 
 
-def read_step(event: Event) -> Step:
+def read_step(event: StoredEvent) -> Step:
     """Return usage and model. Raises Damaged or StorageError when the payload's bytes cannot be read."""
     read = _typed(_STEP, event)
     if read is not None:
@@ -87,17 +87,17 @@ def read_step(event: Event) -> Step:
     )
 
 
-def read_settings(event: Event) -> Settings:
+def read_settings(event: StoredEvent) -> Settings:
     """Return the settings, None for each one that is absent. Raises as `read_step`."""
     return _typed(_SETTINGS, event) or Settings(**_known(_any_object(event), Settings.__struct_fields__))
 
 
-def read_message(event: Event) -> Message:
+def read_message(event: StoredEvent) -> Message:
     """Return the content, None when absent. Raises as `read_step`."""
     return _typed(_MESSAGE, event) or Message(**_known(_any_object(event), Message.__struct_fields__))
 
 
-def read_times(event: Event) -> tuple[int, int]:
+def read_times(event: StoredEvent) -> tuple[int, int]:
     """Return the first and last time of an imported history in microseconds, 0 when absent or odd.
 
     Raises as `read_step`.
@@ -109,7 +109,7 @@ def read_times(event: Event) -> tuple[int, int]:
     return _micros(given.first_time), _micros(given.last_time)
 
 
-def _typed(decoder: msgspec.json.Decoder[Fields], event: Event) -> Fields | None:
+def _typed(decoder: msgspec.json.Decoder[Fields], event: StoredEvent) -> Fields | None:
     """Return the fields if the payload is of the types' first version, which today's is, and of the usual shape."""
     if VERSIONS.get(event.type, 1) > 1:
         return None
@@ -120,7 +120,7 @@ def _typed(decoder: msgspec.json.Decoder[Fields], event: Event) -> Fields | None
     return found if found.v is None else None
 
 
-def _any_object(event: Event) -> Mapping[str, Any]:
+def _any_object(event: StoredEvent) -> Mapping[str, Any]:
     """Return the payload as a whole, as today's version has it; an empty one if it is no object or not understood."""
     return understood(event.type, None if event.is_raw else event.payload) or {}
 

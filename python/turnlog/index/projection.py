@@ -26,41 +26,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any, Protocol
 
+    from turnlog.handle import StoredEvent
     from turnlog.index.payload_fields import Message, Settings, Step
 
     class Fields(Protocol):
         """The decoders, as the module `payload_fields` has them."""
 
-        def read_step(self, event: Event, /) -> Step:
+        def read_step(self, event: StoredEvent, /) -> Step:
             """Return usage and model."""
 
-        def read_settings(self, event: Event, /) -> Settings:
+        def read_settings(self, event: StoredEvent, /) -> Settings:
             """Return the settings."""
 
-        def read_message(self, event: Event, /) -> Message:
+        def read_message(self, event: StoredEvent, /) -> Message:
             """Return the content."""
 
-        def read_times(self, event: Event, /) -> tuple[int, int]:
+        def read_times(self, event: StoredEvent, /) -> tuple[int, int]:
             """Return the first and last time of an imported history."""
-
-    class Event(Protocol):
-        """The part of an event handle that the fold uses."""
-
-        @property
-        def type(self) -> str:
-            """The event's type."""
-
-        @property
-        def is_raw(self) -> bool:
-            """Whether the payload is bytes that are no JSON."""
-
-        @property
-        def raw(self) -> bytes:
-            """The payload's stored bytes."""
-
-        @property
-        def payload(self) -> Any:
-            """The decoded payload."""
 
 
 TITLE_MAX_CHARACTERS = 200
@@ -148,7 +130,7 @@ class SessionRow:
         return f"<SessionRow {self.id} {self.state} {self.title!r}>"
 
 
-def fold(row: SessionRow, events: Iterable[Event]) -> None:
+def fold(row: SessionRow, events: Iterable[StoredEvent]) -> None:
     """Apply events, in order, to the row. Raises Damaged or StorageError when a payload cannot be read."""
     from turnlog.index import payload_fields  # msgspec comes with it
 
@@ -173,7 +155,7 @@ def _state(row: SessionRow) -> str:
     return RUNNING if row.open_turns else OPEN
 
 
-def _settings(row: SessionRow, event: Event, read: Fields) -> None:
+def _settings(row: SessionRow, event: StoredEvent, read: Fields) -> None:
     given = read.read_settings(event)
     if title := _line(given.title):
         row.title, row.titled = title, 1
@@ -186,40 +168,40 @@ def _settings(row: SessionRow, event: Event, read: Fields) -> None:
         row.tags = tuple(sorted(tags)[:TAGS_MAX])
 
 
-def _renamed(row: SessionRow, event: Event, read: Fields) -> None:
+def _renamed(row: SessionRow, event: StoredEvent, read: Fields) -> None:
     _settings(row, event, read)
     given = read.read_settings(event)
     if given.title in (None, "") and given.v in (None, 1):  # taken away: what the user says next is the title
         row.title, row.titled = "", 0
 
 
-def _closed(row: SessionRow, _event: Event, _read: Fields) -> None:
+def _closed(row: SessionRow, _event: StoredEvent, _read: Fields) -> None:
     row.closed = 1
 
 
-def _archived(row: SessionRow, _event: Event, _read: Fields) -> None:
+def _archived(row: SessionRow, _event: StoredEvent, _read: Fields) -> None:
     row.archived = 1
 
 
-def _unarchived(row: SessionRow, _event: Event, _read: Fields) -> None:
+def _unarchived(row: SessionRow, _event: StoredEvent, _read: Fields) -> None:
     row.archived = 0
 
 
-def _deleted(row: SessionRow, _event: Event, _read: Fields) -> None:
+def _deleted(row: SessionRow, _event: StoredEvent, _read: Fields) -> None:
     row.deleted = 1
 
 
-def _turn_started(row: SessionRow, _event: Event, _read: Fields) -> None:
+def _turn_started(row: SessionRow, _event: StoredEvent, _read: Fields) -> None:
     row.closed = 0  # work after a close means that the session was resumed
     row.turns += 1
     row.open_turns += 1
 
 
-def _turn_ended(row: SessionRow, _event: Event, _read: Fields) -> None:
+def _turn_ended(row: SessionRow, _event: StoredEvent, _read: Fields) -> None:
     row.open_turns = max(0, row.open_turns - 1)
 
 
-def _step(row: SessionRow, event: Event, read: Fields) -> None:
+def _step(row: SessionRow, event: StoredEvent, read: Fields) -> None:
     row.closed = 0
     row.steps += 1
     given = read.read_step(event)
@@ -232,30 +214,30 @@ def _step(row: SessionRow, event: Event, read: Fields) -> None:
     row.tokens_cache_write += usage.cache_write
 
 
-def _message(row: SessionRow, _event: Event, _read: Fields) -> None:
+def _message(row: SessionRow, _event: StoredEvent, _read: Fields) -> None:
     row.closed = 0
     row.messages += 1
 
 
-def _user_message(row: SessionRow, event: Event, read: Fields) -> None:
+def _user_message(row: SessionRow, event: StoredEvent, read: Fields) -> None:
     row.closed = 0
     row.messages += 1
     if not row.title:
         row.title = _line(_first_text(read.read_message(event).content))
 
 
-def _tool_call(row: SessionRow, _event: Event, _read: Fields) -> None:
+def _tool_call(row: SessionRow, _event: StoredEvent, _read: Fields) -> None:
     row.closed = 0
     row.tool_calls += 1
 
 
-def _imported(row: SessionRow, event: Event, read: Fields) -> None:
+def _imported(row: SessionRow, event: StoredEvent, read: Fields) -> None:
     first_us, _ = read.read_times(event)
     if first_us:
         row.created_us = min(row.created_us, first_us)
 
 
-def imported_until(event: Event) -> int:
+def imported_until(event: StoredEvent) -> int:
     """Return when an imported history ended, in microseconds; 0 when `event` is not the end of an import, or odd."""
     if event.type != "source.imported":
         return 0
@@ -264,7 +246,7 @@ def imported_until(event: Event) -> int:
     return payload_fields.read_times(event)[1]
 
 
-_ACTIONS: dict[str, Callable[[SessionRow, Event, Fields], None]] = {
+_ACTIONS: dict[str, Callable[[SessionRow, StoredEvent, Fields], None]] = {
     **dict.fromkeys([f"session.{name}" for name in ("created", "forked", "configured", "tagged")], _settings),
     "session.renamed": _renamed,
     "session.closed": _closed,

@@ -16,7 +16,7 @@ a counter. Must not know: where events come from, beyond the handle that `fold` 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import msgspec
 
@@ -26,35 +26,10 @@ from turnlog.state import reduce_calls, reduce_live, reduce_plans, reduce_sessio
 from turnlog.state.reduce_rules import SHARED_FIELDS, Refusal, Rule, count, is_observed, note
 from turnlog.state.state import State
 
+if TYPE_CHECKING:
+    from turnlog.handle import StoredEvent
+
 Payload = Mapping[str, Any]
-
-
-class Event(Protocol):
-    """The part of an event handle that the fold reads."""
-
-    @property
-    def ordinal(self) -> int:
-        """Position in the session, from 1."""
-
-    @property
-    def type(self) -> str:
-        """The event's type."""
-
-    @property
-    def time_us(self) -> int:
-        """Microseconds since 1970."""
-
-    @property
-    def is_raw(self) -> bool:
-        """Whether the payload is bytes that are no JSON."""
-
-    @property
-    def raw(self) -> bytes:
-        """The payload's stored bytes."""
-
-    @property
-    def payload(self) -> Any:
-        """The decoded payload."""
 
 
 RULES: dict[str, Rule] = {
@@ -143,7 +118,7 @@ def reduce_ephemeral(state: State, type: str, time_us: int, payload: object) -> 
         reduce_live.apply(state.live, type, time_us, payload)
 
 
-def fold(stored: Iterable[Event], state: State | None = None) -> State:
+def fold(stored: Iterable[StoredEvent], state: State | None = None) -> State:
     """Apply stored events, in order, to a state (a new one if there is none); return the state. Many of them at once:
     `turnlog.state.fold`, to which this is what it must come to.
 
@@ -158,7 +133,7 @@ def fold(stored: Iterable[Event], state: State | None = None) -> State:
     return state
 
 
-def reduce_stored(state: State, event: Event) -> None:
+def reduce_stored(state: State, event: StoredEvent) -> None:
     """Apply one stored event, decoding only what its rule reads. Raises Damaged, StorageError.
 
     >>> from types import SimpleNamespace
@@ -172,7 +147,7 @@ def reduce_stored(state: State, event: Event) -> None:
     reduce(state, type, event.ordinal, event.time_us, None if decode is None else _decoded(event, decode))
 
 
-def _decoded(event: Event, decode: Callable[[bytes], Any]) -> Any:
+def _decoded(event: StoredEvent, decode: Callable[[bytes], Any]) -> Any:
     if event.is_raw:
         return None
     try:
