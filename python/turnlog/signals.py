@@ -2,8 +2,8 @@
 
 Owns: the handler, and the exception that ends a turn of the main thread. Invariants: the process ends by the signal,
 the way it would have without us, at the deadline at the latest and five seconds after it by force; a second signal
-changes nothing. The main thread is never interrupted inside turnlog's own code before half a second has passed: it may
-hold a lock. Must not know: how a store is closed, what a turn does.
+changes nothing. The main thread is never interrupted inside turnlog's own code before half a second has passed, nor
+while it imports something there: it may hold a lock. Must not know: how a store is closed, what a turn does.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 ASKED_PART = 0.2  # of the time, for turns to end because they were asked to; then comes the exception
 POLL_S = 0.005
-_TRIES = 100  # how often a signal waits for the main thread to leave turnlog's own code
+PUT_OFF_S = 0.5  # so long a signal waits for the main thread to leave turnlog's own code
 _BEYOND_S = 5.0
+_LIBRARIES = sys.stdlib_module_names | {"apsw", "msgspec", "xxhash", "zstandard"}
+_IMPORTERS = {"importlib._bootstrap", "_frozen_importlib"}
 
 
 class SignalExit(SystemExit):
@@ -61,11 +63,12 @@ class SignalClose:
         self._store = store
         self._deadline_ms = deadline_ms
         self._pid = os.getpid()
-        self._tries = 0
         self._began = 0.0  # when the first signal came
-        self._asked: list[Live] | None = None
+        self._asked: list[Live] = []
         self._due = True  # the signal is the first one, or our own, for the next thing to do
+        self._put_off_until = 0.0  # while the main thread is inside turnlog's own code
         self._raised = False
+        self._closes = False  # the handler does, for good
         self._closed = False  # the store
         self._ended: list[bool] = []  # filled when the signal has had its say, so that nothing is forced any more
         self._previous: dict[int, Any] = {}
@@ -85,7 +88,7 @@ class SignalClose:
         >>> signal.getsignal(signal.SIGTERM) is before
         True
         """
-        if self._asked is None:
+        if not self._began:
             self._put_back()
 
     def _put_back(self) -> None:
@@ -104,7 +107,7 @@ class SignalClose:
         >>> Store.ephemeral().close_on_signals().store_closed()
         """
         self._closed = True
-        if self._asked is None:
+        if not self._began:
             self._put_back()
         elif self._raised and not self._ended and callable(self._previous[self._signum]):
             self._let_go()
@@ -118,32 +121,33 @@ class SignalClose:
             self._signum = signum
             self._let_go()
             return
-        if _is_inside(frame) and self._tries < _TRIES:
-            self._tries += 1
-            _thread.start_new_thread(_send_again, (threading.get_ident(), signum))
-            return  # the main thread may hold a lock that closing needs
-        self._due, self._tries = False, 0
-        if self._asked is None:
+        if not self._began:
+            self._due = False
             self._begin(signum)
-            if self._has_own_turn(threading.get_ident()):
-                at_last(self._let_go)
-                _thread.start_new_thread(self._go_on, (threading.get_ident(),))
-                return
-        elif not self._raised and self._has_own_turn(threading.get_ident()):
+            return
+        inside, importing = _own_code(frame)
+        if inside and (importing or time.monotonic() < self._put_off_until):
+            _thread.start_new_thread(_send_again, (threading.get_ident(), signum))
+            return  # the main thread may hold a lock that closing needs, as it does while it imports
+        self._due = False
+        if not self._raised and self._has_own_turn(threading.get_ident()):
             self._raised = True
             raise SignalExit(signum)
+        self._closes = True
         rest_ms = round(1000 * max(0.0, self._began + self._deadline_ms / 1000 - time.monotonic()))
         close_anyway(self._store, rest_ms)
         self._let_go()
 
     def _begin(self, signum: int) -> None:
+        """Begin in other threads: a handler may have interrupted code that holds any lock, such as that of a flag."""
         self._signum = signum
         self._began = time.monotonic()
+        at_last(self._let_go)
         _thread.start_new_thread(end_by_force, (self._deadline_ms, self._ended))
-        self._asked = ask_to_stop(self._store, signum)
+        _thread.start_new_thread(self._go_on, (threading.get_ident(),))
 
     def _has_own_turn(self, thread: int) -> bool:
-        return any(own_turn(live, thread) is not None for live in self._asked or ())
+        return any(own_turn(live, thread) is not None for live in self._asked)
 
     def _let_go(self) -> None:
         """Let the signal do what it did before; ends the process unless a handler was there."""
@@ -166,21 +170,26 @@ class SignalClose:
     # -- what makes it go on, in a thread ------------------------------------------------------------------------------
 
     def _go_on(self, main: int) -> None:
-        """Signal the main thread again when its turns have ended or had their time, and when its blocks had theirs."""
+        """Ask turns to stop; signal the main thread again when its turns have ended or had their time, and when its
+        blocks had theirs.
+        """
         deadline_s = self._deadline_ms / 1000
+        self._asked = ask_to_stop(self._store, self._signum)
         _wait_while(lambda: self._has_own_turn(main), self._began + deadline_s * ASKED_PART)
         self._send(main)
-        _wait_while(lambda: not (self._raised or self._ended), self._began + deadline_s)  # it may be put off
-        _wait_while(lambda: not (self._closed or self._ended), self._began + deadline_s * TURNS_PART)
+        _wait_while(lambda: not (self._raised or self._closes), self._began + deadline_s)  # it may be put off
+        _wait_while(lambda: not (self._closed or self._closes), self._began + deadline_s * TURNS_PART)
         if self._closed:  # the blocks around it may still have something to do
             _wait_while(lambda: not self._ended, self._began + deadline_s)
-        self._send(main)
+        while not (self._ended or self._closes):
+            self._send(main)
+            time.sleep(2 * PUT_OFF_S)
 
     def _send(self, main: int) -> None:
         import signal
 
-        if not self._ended:
-            self._due = True
+        if not (self._ended or self._closes):
+            self._due, self._put_off_until = True, time.monotonic() + PUT_OFF_S
             signal.pthread_kill(main, self._signum)
 
     _signum = 0
@@ -238,14 +247,21 @@ def end_by_force(deadline_ms: int, ended: list[bool]) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _is_inside(frame: FrameType | None) -> bool:
-    """Tell whether the code that was interrupted is turnlog's own, possibly by way of the standard library."""
+def _own_code(frame: FrameType | None) -> tuple[bool, bool]:
+    """Tell whether the code that was interrupted is turnlog's own, possibly by way of a library, and whether that was
+    importing something.
+    """
+    inside = importing = False
     while frame is not None:
-        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if package not in sys.stdlib_module_names or package == "__main__":
-            return package == "turnlog"
+        name = str(frame.f_globals.get("__name__", ""))
+        package = name.partition(".")[0]
+        if package == "turnlog":
+            inside = True
+        elif package == "__main__" or package not in _LIBRARIES:
+            break
+        importing |= name in _IMPORTERS
         frame = frame.f_back
-    return False
+    return inside, inside and importing
 
 
 def _send_again(thread: int, signum: int) -> None:

@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from turnlog.log.lock import is_locked
 from turnlog.log.segments import list_segments
 from turnlog.log.survey import examine
 from turnlog.names import session_dir
+from turnlog.signals import _own_code
 from turnlog.verify.verify import check_session
 
 if TYPE_CHECKING:
@@ -338,3 +340,30 @@ def test_threads_that_never_end_do_not_hold_a_process_whose_main_thread_was_inte
     child = run(tmp_path, thread + BLOCKS.replace("WORK", "time.sleep(600)"))
     assert end(child, signal.SIGTERM)[0] == -signal.SIGTERM
     assert turn_events(tmp_path)[-1] == ("turn.aborted", "interrupted by SIGTERM")
+
+
+def frames(*modules: str) -> Any:
+    """Return a stack of such modules, the innermost first."""
+    found = None
+    for name in reversed(modules):
+        found = SimpleNamespace(f_globals={"__name__": name}, f_back=found)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("stack", "expected"),
+    [
+        (["turnlog.store", "__main__"], (True, False)),
+        (["threading", "turnlog.projector", "app.main"], (True, False)),
+        (["msgspec._utils", "turnlog.state.fold", "importlib._bootstrap", "turnlog.session", "__main__"], (True, True)),
+        (["app.tool", "turnlog.model.call_run", "importlib._bootstrap", "turnlog.session"], (False, False)),
+        (["time", "app.tool", "turnlog.model.call_run"], (False, False)),
+        (["importlib._bootstrap", "app.tool"], (False, False)),
+        (["__main__"], (False, False)),
+        ([], (False, False)),
+    ],
+)
+def test_a_signal_knows_whether_it_met_turnlogs_own_code_and_an_import_there(
+    stack: list[str], expected: tuple[bool, bool]
+) -> None:
+    assert _own_code(frames(*stack)) == expected

@@ -183,7 +183,8 @@ class Turn:
         >>> turn.cancelled.wait(timeout=0)
         True
         """
-        self.cancelled.set()
+        if not self.cancelled.is_set():  # a handler of a signal may be here, inside a wait for it, which holds its lock
+            self.cancelled.set()
 
     def _require_running(self, what: str) -> None:
         running = self._live.current().turn
