@@ -16,7 +16,7 @@ mod ordered;
 mod turns;
 mod write;
 
-use hot::{Counts, Hot};
+use hot::{COMPLETED, Counts, FAILED, Hot};
 
 /// Counters that hold more names put the rest under a common one.
 const NAMES_MAX: usize = 256;
@@ -116,13 +116,21 @@ impl Folder {
 
     fn apply(&mut self, event: &Stored<'_>, given: &Given<'_>) -> Option<()> {
         let payload = event.payload?;
-        match event.type_name.split_once('.')? {
-            ("message", "user" | "assistant" | "system") => self.message(event, payload),
-            ("tool", name) => self.call(event, payload, name, given),
-            ("step", "started") => self.step_started(event, payload, given),
-            ("step", outcome @ ("completed" | "failed")) => self.step_ended(event, payload, outcome, given),
-            ("turn", "started") => self.turn_started(event, payload, given),
-            ("turn", outcome) => self.turn_ended(event, payload, outcome, given),
+        let name = event.type_name;
+        if let Some(name) = name.strip_prefix("tool.") {
+            return self.call(event, payload, name, given);
+        }
+        if let Some(outcome) = name.strip_prefix("turn.") {
+            return match outcome {
+                "started" => self.turn_started(event, payload, given),
+                _ => self.turn_ended(event, payload, outcome, given),
+            };
+        }
+        match name {
+            "step.started" => self.step_started(event, payload, given),
+            "step.completed" => self.step_ended(event, payload, COMPLETED, given),
+            "step.failed" => self.step_ended(event, payload, FAILED, given),
+            "message.user" | "message.assistant" | "message.system" => self.message(event, payload),
             _ => None,
         }
     }

@@ -254,16 +254,22 @@ fn preview(input: Option<&[u8]>) -> Option<String> {
 
 /// Join the words of a text by single spaces.
 fn joined(text: &str) -> String {
-    // what Python's `str.split` calls white space: four separators of ASCII more than Unicode's property
-    let words = text.split(|other: char| other.is_whitespace() || ('\x1c'..='\x1f').contains(&other));
     let mut line = String::with_capacity(text.len());
-    for word in words.filter(|word| !word.is_empty()) {
-        if !line.is_empty() {
+    let mut rest = text;
+    while !rest.is_empty() {
+        let end = rest.find(is_space).unwrap_or(rest.len());
+        if end > 0 && !line.is_empty() {
             line.push(' ');
         }
-        line.push_str(word);
+        line.push_str(&rest[..end]);
+        rest = rest[end..].trim_start_matches(is_space);
     }
     line
+}
+
+/// What Python's `str.split` calls white space: four separators of ASCII more than Unicode's property.
+fn is_space(character: char) -> bool {
+    character.is_whitespace() || ('\x1c'..='\x1f').contains(&character)
 }
 
 /// Return the summary of an artifact; nothing if the object refers to none.
