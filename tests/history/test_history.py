@@ -239,8 +239,12 @@ def test_white_space_is_no_content() -> None:
 
 def test_signed_reasoning_stays_in_front_of_what_it_led_to() -> None:
     thought = {"type": "thinking", "thinking": "", "signature": "c2ln"}
-    unsigned = {"type": "thinking", "thinking": "hm"}
-    items = [user("Go."), assistant([thought, unsigned]), assistant([{"type": "text", "text": "So."}])]
+    unsigned = [
+        {"type": "thinking", "thinking": "hm"},
+        {"type": "thinking", "data": "text"},
+        {"type": "redacted_thinking"},
+    ]
+    items = [user("Go."), assistant([thought, *unsigned]), assistant([{"type": "text", "text": "So."}])]
     assert made(items, "anthropic")[1]["content"] == [thought, {"type": "text", "text": "So."}]
     assert made([user("Go."), assistant([thought])], "anthropic") == made([user("Go.")], "anthropic")
 

@@ -223,6 +223,39 @@ def test_marks_and_saves_of_many_threads_lose_no_file(store: Store, tmp_path: Pa
         assert len(again.files) == 64
 
 
+def test_a_save_that_was_held_up_does_not_come_behind_a_newer_one(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).write_text("x")
+    with store.create(cwd=str(tmp_path)) as session:
+        files = session.files
+        made, go_on = threading.Event(), threading.Event()
+        snapshot = files.to_snapshot
+
+        def held_up() -> dict[str, Any]:
+            found = snapshot()
+            if not made.is_set():
+                made.set()
+                go_on.wait()
+            return found
+
+        monkeypatch.setattr(files, "to_snapshot", held_up)
+        files.mark_read("first")
+        first = threading.Thread(target=files.save)
+        first.start()
+        made.wait()
+        files.mark_read("second")
+        second = threading.Thread(target=files.save)
+        second.start()
+        second.join(0.1)  # where it does not wait for the first one
+        go_on.set()
+        first.join()
+        second.join()
+        *_, newest = session.events(types=["file.snapshot"])
+        assert len(newest.payload["files"]) == 2
+
+
 def digest_of(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 

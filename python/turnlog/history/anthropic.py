@@ -76,7 +76,7 @@ def _signed_first(blocks: list[Block]) -> list[Block]:
     kept: list[Block] = []
     for block in blocks:
         thought = block["type"] != "text"
-        signed = bool(block.get("signature") or block.get("data"))
+        signed = bool(block.get("data" if block["type"] == "redacted_thinking" else "signature"))
         if not thought or (signed and all(other["type"] != "text" for other in kept)):
             kept.append(block)
     return kept

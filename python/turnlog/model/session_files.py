@@ -53,6 +53,7 @@ class SessionFiles(FileCache):
         self._live = live
         self._is_dirty = False
         self._saved_s = time.monotonic()
+        self._saving = threading.RLock()  # an older snapshot must not come behind a newer one
         self._catching = threading.RLock()
         self._seen: Files | None = None  # what the state said of files when records were looked for last
         self._seen_ordinal = 0
@@ -74,15 +75,16 @@ class SessionFiles(FileCache):
         (True, False)
         """
         self._catch_up()
-        if not self._is_dirty:
-            return False
-        self._is_dirty, self._saved_s = False, time.monotonic()
-        try:
-            self._live.record(_TYPE, self.to_snapshot())
-        except BaseException:
-            self._is_dirty = True
-            raise
-        return True
+        with self._saving:
+            if not self._is_dirty:
+                return False
+            self._is_dirty, self._saved_s = False, time.monotonic()
+            try:
+                self._live.record(_TYPE, self.to_snapshot())
+            except BaseException:
+                self._is_dirty = True
+                raise
+            return True
 
     def _pause(self) -> None:
         """Save where that is due, at the end of a turn: its outcome is stored, so nothing is raised; what could not be
