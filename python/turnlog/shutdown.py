@@ -66,9 +66,15 @@ def stop_work(sessions: Iterable[Session], deadline_ms: int) -> list[str]:
 def _is_worked_on(live: Live) -> bool:
     """Tell whether another thread, or a task, that goes on began the running turn."""
     worker = live.worker
-    if worker is None or worker.closes or worker.thread == threading.get_ident() or live.running_turn() is None:
+    if worker is None or worker.closes or worker.thread in _closing(live) or live.running_turn() is None:
         return False
     return worker.goes_on()
+
+
+def _closing(live: Live) -> set[int | None]:
+    """Return the threads that do not come back to their turns: the calling one, at a signal the main one too."""
+    here = threading.get_ident()
+    return {here} if live.ended_by is None else {here, threading.main_thread().ident}
 
 
 def own_turn(live: Live, thread: int) -> Turn | None:
@@ -85,7 +91,9 @@ def own_turn(live: Live, thread: int) -> Turn | None:
 
 
 def _abort_own(live: Live) -> None:
-    if live.ended_by is None or (turn := own_turn(live, threading.get_ident())) is None:
+    found = [own_turn(live, thread) for thread in _closing(live) if thread is not None]
+    turn = next((turn for turn in found if turn is not None), None)
+    if live.ended_by is None or turn is None:
         return
     try:
         turn.abort(f"interrupted by {live.ended_by}")

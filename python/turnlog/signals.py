@@ -2,8 +2,9 @@
 
 Owns: the handler, and the exception that ends a turn of the main thread. Invariants: the process ends by the signal,
 the way it would have without us, at the deadline at the latest and five seconds after it by force; a second signal
-changes nothing. The main thread is never interrupted inside turnlog's own code before half a second has passed, nor
-while it imports something there: it may hold a lock. Must not know: how a store is closed, what a turn does.
+changes nothing. The main thread closes nothing inside turnlog's own code, where it may hold a lock: it does so when it
+leaves that, and another thread if it does not within half a second. Must not know: how a store is closed, what a turn
+does.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ ASKED_PART = 0.2  # of the time, for turns to end because they were asked to; th
 POLL_S = 0.005
 PUT_OFF_S = 0.5  # so long a signal waits for the main thread to leave turnlog's own code
 _BEYOND_S = 5.0
-_LIBRARIES = sys.stdlib_module_names | {"apsw", "msgspec", "xxhash", "zstandard"}
 _IMPORTERS = {"importlib._bootstrap", "_frozen_importlib"}
+_LIBRARIES = sys.stdlib_module_names | {"apsw", "msgspec", "xxhash", "zstandard"}
 
 
 class SignalExit(SystemExit):
@@ -125,15 +126,31 @@ class SignalClose:
             self._due = False
             self._begin(signum)
             return
-        inside, importing = _own_code(frame)
-        if inside and (importing or time.monotonic() < self._put_off_until):
-            _thread.start_new_thread(_send_again, (threading.get_ident(), signum))
-            return  # the main thread may hold a lock that closing needs, as it does while it imports
+        inside = _is_inside(frame)
+        if inside and time.monotonic() < self._put_off_until:
+            sys.setprofile(self._at_return)  # the main thread may hold a lock that closing needs
+            return
+        self._act(inside=inside)
+
+    def _at_return(self, frame: FrameType, event: str, _value: object) -> None:
+        """Do what is due when the main thread leaves turnlog's own code: it holds none of its locks then."""
+        if event == "return" and not _is_inside(frame.f_back):
+            sys.setprofile(None)
+            if self._due and not self._ended:
+                self._act(inside=False)
+
+    def _act(self, *, inside: bool) -> None:
         self._due = False
         if not self._raised and self._has_own_turn(threading.get_ident()):
             self._raised = True
-            raise SignalExit(signum)
+            raise SignalExit(self._signum)
         self._closes = True
+        if inside:  # it waits there for something; what it holds it may still give back
+            _thread.start_new_thread(self._close, ())
+        else:
+            self._close()
+
+    def _close(self) -> None:
         rest_ms = round(1000 * max(0.0, self._began + self._deadline_ms / 1000 - time.monotonic()))
         close_anyway(self._store, rest_ms)
         self._let_go()
@@ -183,14 +200,17 @@ class SignalClose:
             _wait_while(lambda: not self._ended, self._began + deadline_s)
         while not (self._ended or self._closes):
             self._send(main)
-            time.sleep(2 * PUT_OFF_S)
 
     def _send(self, main: int) -> None:
+        """Let the main thread do what is due: when it leaves turnlog's own code, or after a while even there."""
         import signal
 
-        if not (self._ended or self._closes):
-            self._due, self._put_off_until = True, time.monotonic() + PUT_OFF_S
+        self._due, self._put_off_until = True, time.monotonic() + PUT_OFF_S
+        for _ in range(2):
+            if not self._due or self._ended or self._closes:
+                return
             signal.pthread_kill(main, self._signum)
+            _wait_while(lambda: self._due and not self._ended, self._put_off_until)
 
     _signum = 0
 
@@ -247,29 +267,22 @@ def end_by_force(deadline_ms: int, ended: list[bool]) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _own_code(frame: FrameType | None) -> tuple[bool, bool]:
-    """Tell whether the code that was interrupted is turnlog's own, possibly by way of a library, and whether that was
-    importing something.
+def _is_inside(frame: FrameType | None) -> bool:
+    """Tell whether the code that runs in a frame is turnlog's own, possibly by way of a library or of an import, which
+    may call anybody's hooks.
     """
-    inside = importing = False
+    is_foreign = False
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
         package = name.partition(".")[0]
         if package == "turnlog":
-            inside = True
+            return not is_foreign
+        if name in _IMPORTERS:
+            is_foreign = False
         elif package == "__main__" or package not in _LIBRARIES:
-            break
-        importing |= name in _IMPORTERS
+            is_foreign = True
         frame = frame.f_back
-    return inside, inside and importing
-
-
-def _send_again(thread: int, signum: int) -> None:
-    """Signal the main thread once more, where handlers run."""
-    import signal
-
-    time.sleep(POLL_S)
-    signal.pthread_kill(thread, signum)
+    return False
 
 
 def _wait_while(holds: Callable[[], bool], end: float) -> None:

@@ -20,7 +20,7 @@ from turnlog.log.lock import is_locked
 from turnlog.log.segments import list_segments
 from turnlog.log.survey import examine
 from turnlog.names import session_dir
-from turnlog.signals import _own_code
+from turnlog.signals import _is_inside
 from turnlog.verify.verify import check_session
 
 if TYPE_CHECKING:
@@ -271,11 +271,17 @@ def test_new_work_in_a_turn_that_is_asked_to_stop_aborts_it(tmp_path: Path) -> N
     status, _, errors = end(run(tmp_path, BLOCKS.replace("WORK", code)), signal.SIGTERM)
     assert status == -signal.SIGTERM
     assert turn_events(tmp_path) == [("turn.started", None), ("turn.aborted", "interrupted by SIGTERM")]
-    assert b"the session is closing" in errors or not errors  # the signal may come before the traceback
+    assert b"the session is closing" in errors or ends_early(errors)
+
+
+def ends_early(errors: bytes) -> bool:
+    """Tell whether the process was ended, at its deadline, before its last traceback was printed to the end."""
+    return not errors or (errors.startswith(b"Traceback") and b"\nturnlog.errors." not in errors)
 
 
 def test_a_turn_without_a_block_is_aborted_with_the_name_of_the_signal(tmp_path: Path) -> None:
     code = """
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may ignore it
 store.close_on_signals(signal.SIGHUP, deadline_ms=1000)
 turn = session.turn("goal")
 os.write(1, b"ready\\n")
@@ -353,17 +359,17 @@ def frames(*modules: str) -> Any:
 @pytest.mark.parametrize(
     ("stack", "expected"),
     [
-        (["turnlog.store", "__main__"], (True, False)),
-        (["threading", "turnlog.projector", "app.main"], (True, False)),
-        (["msgspec._utils", "turnlog.state.fold", "importlib._bootstrap", "turnlog.session", "__main__"], (True, True)),
-        (["app.tool", "turnlog.model.call_run", "importlib._bootstrap", "turnlog.session"], (False, False)),
-        (["time", "app.tool", "turnlog.model.call_run"], (False, False)),
-        (["importlib._bootstrap", "app.tool"], (False, False)),
-        (["__main__"], (False, False)),
-        ([], (False, False)),
+        (["turnlog.store", "__main__"], True),
+        (["threading", "turnlog.projector", "app.main"], True),
+        (["msgspec._utils", "turnlog.state.fold", "importlib._bootstrap", "turnlog.session", "__main__"], True),
+        (["hooks", "importlib._bootstrap", "turnlog.resume.snapshots", "importlib._bootstrap", "__main__"], True),
+        (["app.late", "importlib._bootstrap", "app.tool", "turnlog.model.call_run", "__main__"], False),
+        (["app.tool", "turnlog.model.call_run", "importlib._bootstrap", "turnlog.session"], False),
+        (["time", "app.tool", "turnlog.model.call_run"], False),
+        (["importlib._bootstrap", "app.tool"], False),
+        (["__main__"], False),
+        ([], False),
     ],
 )
-def test_a_signal_knows_whether_it_met_turnlogs_own_code_and_an_import_there(
-    stack: list[str], expected: tuple[bool, bool]
-) -> None:
-    assert _own_code(frames(*stack)) == expected
+def test_a_signal_knows_whether_it_met_turnlogs_own_code(stack: list[str], expected: bool) -> None:
+    assert _is_inside(frames(*stack)) == expected
