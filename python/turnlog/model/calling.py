@@ -10,7 +10,7 @@ import functools
 import inspect
 import sys
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from turnlog.errors import InvalidInput, InvalidTransition
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from turnlog.model.call_view import CallView
 
 Value = TypeVar("Value")
-_SIGNATURES: WeakKeyDictionary[Callable[..., Any], inspect.Signature] = WeakKeyDictionary()
+_ACCEPTS: WeakKeyDictionary[Callable[..., Any], _Accepts] = WeakKeyDictionary()
 _STARTS_LATER = inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 KEY_PARAMETER = "idempotency_key"
 _POLL_S = 0.005
@@ -88,30 +88,43 @@ def arguments_for(
             kwargs = dict(given)
         elif given is not None:
             args = (given,)
-    signature = _signature(fn)
-    if signature is None:
+    accepts = _accepts(fn)
+    if accepts is None:
         return args, kwargs, None
-    wanted = signature.parameters.get(KEY_PARAMETER)
-    if wanted is not None and wanted.kind in {wanted.POSITIONAL_OR_KEYWORD, wanted.KEYWORD_ONLY}:
+    if KEY_PARAMETER in accepts.names:
         kwargs = {**kwargs, KEY_PARAMETER: call.idempotency_key}
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as error:
-        return args, kwargs, error
+    if args or not accepts.needed <= kwargs.keys() <= accepts.names:  # else it fits: as most calls by keywords do
+        try:
+            accepts.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            return args, kwargs, error
     return args, kwargs, None
 
 
-def _signature(fn: Callable[..., Any]) -> inspect.Signature | None:
-    """Return the signature, None for a built-in function that has none: calling it tells."""
+class _Accepts(NamedTuple):
+    """What a function may be called with: `names` can be given as keywords, `needed` must be given."""
+
+    signature: inspect.Signature
+    names: frozenset[str]
+    needed: frozenset[str]
+
+
+def _accepts(fn: Callable[..., Any]) -> _Accepts | None:
+    """Return that for a function, None for a built-in one that does not tell: calling it does."""
     is_plain = isinstance(fn, FunctionType)
-    known = _SIGNATURES.get(fn) if is_plain else None
+    known = _ACCEPTS.get(fn) if is_plain else None
     if known is None:
         try:
-            known = inspect.signature(fn)
+            signature = inspect.signature(fn)
         except (TypeError, ValueError):
             return None
+        listed = signature.parameters.values()
+        named = frozenset(each.name for each in listed if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY))
+        variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        needed = frozenset(each.name for each in listed if each.default is each.empty and each.kind not in variable)
+        known = _Accepts(signature, named, needed)
         if is_plain:
-            _SIGNATURES[fn] = known
+            _ACCEPTS[fn] = known
     return known
 
 

@@ -139,7 +139,9 @@ class CallBook:
         entry = self._entries.get(key)
         if entry is None:
             with self._guard:
-                entry = self._entries.setdefault(key, CallEntry())
+                entry = self._entries.get(key)
+                if entry is None:
+                    entry = self._entries[key] = CallEntry()
                 self._recent.append(entry)
         return entry
 
