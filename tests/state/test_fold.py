@@ -23,7 +23,7 @@ from tests.histories import Item, histories, history
 from turnlog import _core
 from turnlog._pure.format import FLAG_COMMIT, FLAG_RAW
 from turnlog.errors import Damaged
-from turnlog.events import VERSIONS
+from turnlog.events import UPCASTERS, VERSIONS
 from turnlog.importers.importer import import_path
 from turnlog.log.log import Window
 from turnlog.state import fold as folding
@@ -344,10 +344,6 @@ _FULL = {
 }
 
 
-def test_the_common_types_have_one_version_so_that_none_needs_an_upcaster() -> None:
-    assert {VERSIONS[type] for type in COMMON} == {1}
-
-
 def test_what_was_read_before_damage_is_in_the_state(folder: Path) -> None:
     segment = Segment(folder, Rollout().turns(300))
 
@@ -373,3 +369,17 @@ def test_a_folder_without_a_state_refuses() -> None:
         folder.hot()
     with pytest.raises(ValueError, match="load one"):
         folder.fold([], 0, (0, 0, 0, 0), (True, 0, "", False))
+
+
+def test_events_of_a_type_that_has_moved_on_are_left_to_the_upcasters(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def upcast(payload: dict[str, Any]) -> dict[str, Any]:
+        return {**payload, "input": "asked in another way"}
+
+    monkeypatch.setitem(VERSIONS, "turn.started", 2)
+    monkeypatch.setitem(UPCASTERS, ("turn.started", 1), upcast)
+    items: list[tuple[str, Any]] = [("session.created", {}), ("turn.started", {"turn": "t1", "input": "asked"})]
+    state = check(folder, [*items, ("message.user", {"turn": "t1"})])
+    assert state.turn is not None
+    assert state.turn.input == "asked in another way"
