@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from turnlog import InvalidInput, InvalidPayload, Store, events
+from turnlog import InvalidInput, InvalidPayload, NotFound, Store, events
 from turnlog.arguments import EPHEMERAL_TYPES
 from turnlog.feed.feed import SeenEvents
 
@@ -104,6 +104,30 @@ CALLS: dict[str, tuple[Callable[[Store, Session, Any], object], tuple[Any, ...]]
     "rename": (lambda _store, session, wrong: session.rename(wrong), NO_TEXT),
     "grant tool": (lambda _store, session, wrong: session.grant(wrong), (*NO_TEXT, None, "")),
     "task title": (lambda _store, session, wrong: session.tasks.add(wrong), (*NO_TEXT, None)),
+    "list limit": (lambda store, _session, wrong: store.list(limit=wrong), ("x", 1.5, b"x", [], OBJECT, None, 0)),
+    "event ordinal": (lambda _store, session, wrong: session.event(wrong), (*NO_WHOLE[:-1], None)),
+    "events types": (lambda _store, session, wrong: session.events(types=wrong), (3, 1.5, "x", b"x", OBJECT, [3])),
+    "watch selector": (lambda _store, session, wrong: session.watch(wrong, print), (3, None, "x", [], OBJECT)),
+    "watch callback": (lambda _store, session, wrong: session.watch(str, wrong), (3, None, "x", [], OBJECT)),
+    "fork at": (lambda store, session, wrong: store.fork(session, at=wrong), (*NO_WHOLE, 0)),
+    "fork parent": (lambda store, _session, wrong: store.fork(wrong), (3, None, b"x", [], OBJECT)),
+    "fork turn": (lambda store, session, wrong: store.fork(session, turn=wrong), NO_TEXT),
+    "payload": (lambda _store, session, wrong: session.payload(wrong), (3, None, "x", [], OBJECT)),
+    "tag remove": (lambda _store, session, wrong: session.tag(remove=wrong), (3, None, "ci", b"ci", [3], OBJECT)),
+    "revoke": (lambda _store, session, wrong: session.revoke(wrong), (3, None, b"x", [], OBJECT)),
+    "depends_on": (
+        lambda _store, session, wrong: session.tasks.add("x", depends_on=wrong),
+        (3, None, "ab", b"ab", [3], OBJECT),
+    ),
+    "task": (lambda _store, session, wrong: session.tasks.update(wrong), (3, None, b"x", [], OBJECT)),
+    "call turn": (lambda _store, session, wrong: session.call(wrong, "c1"), (*NO_TEXT, None)),
+    "call id": (lambda _store, session, wrong: session.call("t1", wrong), (*NO_TEXT, None)),
+    "append_many items": (lambda _store, session, wrong: session.append_many(wrong), (3, None, 1.5, OBJECT)),
+    "on_running": (lambda _store, session, wrong: session.turn("x", on_running=wrong), (*NO_TEXT, None, "maybe")),
+    "mark_read": (lambda _store, session, wrong: session.files.mark_read(wrong), (*NO_PATH, None, "", "a\0b")),
+    "recent": (lambda _store, session, wrong: session.files.recent(wrong), NO_WHOLE),
+    "read artifact": (lambda _store, session, wrong: session.artifacts.read(wrong), (*NO_TEXT, None, "x")),
+    "child": (lambda _store, session, wrong: session.children.add(wrong), (3, None, "x", [], OBJECT)),
     "events limit": (lambda _store, session, wrong: session.events(limit=wrong), NO_WHOLE),
 }
 
@@ -193,3 +217,39 @@ def test_the_identity_of_a_session_cannot_be_assigned() -> None:
     for name in ("id", "state", "current_turn"):
         with pytest.raises(AttributeError):
             setattr(session, name, "x")
+
+
+def test_what_a_tool_or_a_verifier_cannot_be_is_refused() -> None:
+    session = Store.ephemeral().create()
+    call = session.turn("goal").tool_call("bash", call_id="c1")
+    for wrong in (3, None, "x", [], OBJECT):
+        with pytest.raises(InvalidInput):
+            call.run(loose(wrong))
+    assert (call.state, session.head()[0]) == ("proposed", 3)
+    call.start()
+    call._entry.leave()  # as after a restart
+    with pytest.raises(InvalidInput, match=r"the outcome that a verifier returns is one of .*: not True"):
+        call.resolve(verifier=lambda _: loose(True))
+
+
+class Silent:
+    """A stream that is not blocking and has nothing yet."""
+
+    def read(self, _size: int) -> None:
+        return None
+
+
+def test_an_artifact_of_nothing_is_refused(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store, store.create() as session:
+        with pytest.raises(NotFound):
+            session.artifacts.put(tmp_path / "missing")
+        with pytest.raises(InvalidInput, match="NoneType"):
+            session.artifacts.put(loose(Silent()))
+
+
+@pytest.mark.parametrize("wrong", [3, None, 1.5, b"x", [], True], ids=str)
+def test_a_session_in_memory_takes_no_type_that_is_no_text(wrong: Any) -> None:
+    session = Store.ephemeral().create()
+    with pytest.raises(InvalidInput):
+        session.append(wrong, {})
+    assert session.head()[0] == 1

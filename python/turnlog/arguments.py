@@ -92,6 +92,31 @@ def listed_texts(name: str, value: Any) -> list[str]:
     return found
 
 
+def id_of(name: str, value: object) -> str:
+    """Return the id that a caller names: a text, or the `id` of an object. Raises InvalidInput.
+
+    >>> id_of("task", "a")
+    'a'
+    """
+    found = value if isinstance(value, str) else getattr(value, "id", None)
+    if not isinstance(found, str):
+        raise InvalidInput(f"{name} is an id or what has one, not {_shown(value)}")
+    return found
+
+
+def ids_of(name: str, values: Any) -> list[str]:
+    """Return the ids that a caller lists. Raises InvalidInput for one text: its letters are none.
+
+    >>> ids_of("depends_on", ("a", "b"))
+    ['a', 'b']
+    """
+    if isinstance(values, str):
+        raise InvalidInput(f"{name} is a list, such as [{values!r}], not one text")
+    if isinstance(values, bytes) or not hasattr(values, "__iter__"):
+        raise InvalidInput(f"{name} is a list of ids, not {_shown(values)}")
+    return [id_of(f"each of {name}", value) for value in values]
+
+
 def require_level(durability: str) -> None:
     """Raise InvalidInput when an event cannot be stored at that level.
 
@@ -110,13 +135,23 @@ def require_damage(on_damage: object, *, optional: bool = False) -> None:
         raise InvalidInput(f"on_damage is 'raise' or 'skip', not {_shown(on_damage)}")
 
 
-def require_function(name: str, value: object) -> None:
-    """Raise InvalidInput unless `value` can be called or is None.
+def require_function(name: str, value: object, *, optional: bool = True) -> None:
+    """Raise InvalidInput unless `value` can be called, or is None where that is allowed.
 
     >>> require_function("on_caught_up", print)
     """
-    if value is not None and not callable(value):
+    if not (callable(value) or (optional and value is None)):
         raise InvalidInput(f"{name} is a function, not {_shown(value)}")
+
+
+def require_event(name: str, value: object) -> None:
+    """Raise InvalidInput unless `value` is an event, or something else with a payload.
+
+    >>> from turnlog import Store
+    >>> require_event("event", Store.ephemeral().create().event(1))
+    """
+    if not hasattr(value, "payload"):
+        raise InvalidInput(f"{name} is an event, not {_shown(value)}")
 
 
 def unknown_level(durability: object) -> InvalidInput:
@@ -144,6 +179,17 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
+def full_items(items: Any) -> list[tuple[str, object, bytes | None, bool]]:
+    """Fill in what the caller left out of each item. Raises InvalidInput, InvalidId.
+
+    >>> full_items([("acme.note", {"n": 1})])
+    [('acme.note', {'n': 1}, None, False)]
+    """
+    if not hasattr(items, "__iter__"):
+        raise InvalidInput(f"items is a list of tuples (type, payload), not {_shown(items)}")
+    return [full_item(item) for item in items]
+
+
 def full_item(item: tuple[Any, ...]) -> tuple[str, object, bytes | None, bool]:
     """Fill in what the caller left out of (type, payload, id, raw). Raises InvalidInput, InvalidId.
 
@@ -157,4 +203,4 @@ def full_item(item: tuple[Any, ...]) -> tuple[str, object, bytes | None, bool]:
     type_, payload, given, raw = item + missing
     if isinstance(type_, str) and type_ in EPHEMERAL_TYPES:
         raise refuse_to_store(type_)
-    return type_, payload, None if given is None else parse_id(given), raw
+    return type_, payload, None if given is None else parse_id(given), bool(raw)

@@ -11,6 +11,9 @@ import os
 import threading
 import time
 
+from turnlog.arguments import require_text
+from turnlog.errors import InvalidInput
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -96,6 +99,9 @@ class Children:
         >>> children.names(), stop_children([children], 0.1), job.returncode
         (['tests'], [], -15)
         """
+        require_text("name", name, optional=True)
+        if not all(hasattr(process, order) for order in ("terminate", "kill")):
+            raise InvalidInput(f"a child has `terminate` and `kill`, such as a subprocess.Popen: not {process!r}")
         child = Child(process, name or str(getattr(process, "pid", process)), waits=wait)
         with self._guard:
             self._children = (*self.running(), child)

@@ -13,10 +13,11 @@ import threading
 from typing import TYPE_CHECKING, cast
 
 from turnlog import _core
+from turnlog.arguments import listed_texts
 from turnlog.artifacts.artifacts import GRACE_DAYS, ArtifactFinding, check_range, digest_of
 from turnlog.artifacts.file import pieces_of
 from turnlog.artifacts.sweep import Swept
-from turnlog.errors import ArtifactNotFound, Closed, Conflict, InvalidInput, InvalidPayload, StorageError
+from turnlog.errors import ArtifactNotFound, Closed, Conflict, InvalidInput, InvalidPayload, InvalidType, StorageError
 from turnlog.ids import format_id, new_id, now_us, parse_id
 from turnlog.log.appender import Appender
 from turnlog.log.log import Log, Window
@@ -230,7 +231,7 @@ class MemoryArtifacts:
         1
         """
         _ = grace_days
-        wanted = {digest_of(digest) for digest in referenced}
+        wanted = {digest_of(digest) for digest in listed_texts("referenced", referenced)}
         swept = Swept(dry_run=dry_run)
         swept.kept = len(wanted & self._content.keys())
         swept.young = len(self._content.keys() - wanted)
@@ -304,6 +305,9 @@ class MemoryTail(Tail):
 
 def _encoded(type: str, payload: object, *, raw: bool) -> bytes:
     """Return the payload's bytes. Raises InvalidPayload, InvalidType, PayloadTooLarge."""
+    given: object = type  # whatever the annotation says
+    if not isinstance(given, str):
+        raise InvalidType(f"an event type is a text, not {given!r}")
     if not raw:
         data = _core.canonical(payload)
     elif isinstance(payload, bytes):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from turnlog.arguments import require_text
 from turnlog.errors import Closed, IndexUnavailable, SessionNotFound, Unsupported
 from turnlog.store import Store
 
@@ -51,6 +52,7 @@ class MemoryStore(Store):
         >>> Store.ephemeral().session_exists("019b76da-a800-7000-8000-000000000001")
         False
         """
+        require_text("id", session_id)
         return session_id in self._sessions
 
     def session_ids(self) -> list[str]:

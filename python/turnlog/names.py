@@ -98,9 +98,9 @@ def quarantined_index(store: str, time_us: int) -> str:
     return os.path.join(store, QUARANTINE, f"index-{time_us}")
 
 
-def is_digest(name: str) -> bool:
+def is_digest(name: object) -> bool:
     """Tell whether `name` is a SHA-256 as 64 lower-case hex digits."""
-    return len(name) == _DIGEST_CHARACTERS and _is_hex(name)
+    return isinstance(name, str) and len(name) == _DIGEST_CHARACTERS and _is_hex(name)
 
 
 def artifact_dir(store: str, digest: str) -> str:

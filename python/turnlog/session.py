@@ -16,7 +16,7 @@ from turnlog.arguments import (
     EPHEMERAL,
     EPHEMERAL_TYPES,
     LEVELS,
-    full_item,
+    full_items,
     refuse_to_store,
     require_damage,
     require_level,
@@ -93,7 +93,9 @@ class Session(SessionModel, SessionWatching):
         if type.__class__ is str and type in EPHEMERAL_TYPES:
             raise refuse_to_store(type)
         try:
-            receipt = appender.append(type, payload, None if id is None else parse_id(id), durable=durable, raw=raw)
+            receipt = appender.append(
+                type, payload, None if id is None else parse_id(id), durable=durable, raw=bool(raw)
+            )
             if self._live is not None:
                 self._live.take(receipt, type, payload)
         except Closed:
@@ -126,7 +128,7 @@ class Session(SessionModel, SessionWatching):
         """
         appender = self._appender or self._open_appender()
         require_level(durability)
-        full = [full_item(item) for item in items]
+        full = full_items(items)
         if not full:
             return []
         try:
@@ -193,6 +195,7 @@ class Session(SessionModel, SessionWatching):
         >>> Store.ephemeral().create().event(1).type
         'session.created'
         """
+        require_whole("ordinal", max(0, ordinal) if ordinal.__class__ is int else ordinal)
         for found in self.events(after=max(0, ordinal - 1), before=max(0, ordinal) + 1):
             return found
         raise self.log().why_absent(ordinal)

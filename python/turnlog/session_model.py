@@ -7,7 +7,7 @@ InvalidTransition and nothing is written. Must not know: how a log is written, h
 
 from __future__ import annotations
 
-from turnlog.arguments import require_text
+from turnlog.arguments import id_of, listed_texts, require_event, require_text
 from turnlog.errors import InvalidPayload, NotFound
 from turnlog.session_history import CREATING, SessionHistory
 from turnlog.settings import OF_TURN, checked
@@ -86,8 +86,8 @@ class SessionModel(SessionHistory):
 
         It is called after the event behind the change has the durability it was appended with: of a durable append it
         hears once no crash can take it back; of a buffered one at once, before its sync, so a crash of the system (not
-        of the process) may take back what it was told. `now` calls it at once.
-        An exception of it is logged and kept from the appender. End it by `close()` or a `with` block.
+        of the process) may take back what it was told. `now` calls it at once. An exception of it is logged and kept
+        from the appender. End it by `close()` or a `with` block.
 
         >>> from turnlog import Store
         >>> session = Store.ephemeral().create()
@@ -132,6 +132,7 @@ class SessionModel(SessionHistory):
         >>> len(session.payload(session.event(receipt.ordinal))["content"])
         100000
         """
+        require_event("event", event)
         return self._keeper().payload(event)
 
     @property
@@ -214,8 +215,8 @@ class SessionModel(SessionHistory):
         >>> session.state.tags
         ('flaky',)
         """
-        payload = {"tags": list(tags), "tags_removed": list(remove)}
-        return self.record("session.tagged", {name: value for name, value in payload.items() if value})
+        given = (("tags", list(tags)), ("tags_removed", listed_texts("remove", remove)))
+        return self.record("session.tagged", {name: value for name, value in given if value})
 
     def archive(self, reason: str | None = None) -> Receipt:
         """Set the session aside: lists show it as archived; it stays as it is.
@@ -317,7 +318,7 @@ class SessionModel(SessionHistory):
         >>> session.state.grants
         {}
         """
-        name = grant if isinstance(grant, str) else grant.id
+        name = id_of("grant", grant)
         return self.record("permission.revoked", {"grant": name} | ({} if reason is None else {"reason": reason}))
 
     def plan(self, content: Any, *, id: str | None = None, by: str | None = None) -> Plan:

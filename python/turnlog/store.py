@@ -93,7 +93,7 @@ class Store(StoreLookup, StoreModel, StoreForks, StoreWatching):
         require_path("path", path)
         require_whole("roll_bytes", roll_bytes, least=1)
         require_whole("offload_bytes", offload_bytes, optional=True)
-        folder = os.path.abspath(os.fspath(path))
+        folder = os.path.abspath(os.fsdecode(path))
         identity.ensure(folder, create=create and not read_only)
         return cls(folder, read_only=read_only, roll_bytes=roll_bytes, offload_bytes=offload_bytes)
 

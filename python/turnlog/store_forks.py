@@ -6,7 +6,7 @@ how a fork is made, what a log is.
 
 from __future__ import annotations
 
-from turnlog.arguments import listed_texts, require_text
+from turnlog.arguments import id_of, listed_texts, require_text, require_whole
 from turnlog.errors import InvalidInput
 
 TYPE_CHECKING = False
@@ -61,9 +61,11 @@ class StoreForks:
         from turnlog.store_model import in_place
 
         require_text("title", title, optional=True)
+        require_whole("at", at, least=1, optional=True)
+        require_text("turn", turn, optional=True)
         given = in_place(checked(settings, custom, FIRST, OF_FORK))
         tags = listed_texts("tags", tags)
-        source = self.session(parent if isinstance(parent, str) else parent.id)
+        source = self.session(id_of("parent", parent))
         self._check_writable(source.id)
         if source.is_ephemeral:
             message = "an ephemeral session is not on disk, so nothing can be inherited from it"

@@ -23,7 +23,7 @@ from turnlog.artifacts import artifacts
 from turnlog.artifacts.artifacts import ArtifactStore
 from turnlog.artifacts.check import wrong_artifacts
 from turnlog.artifacts.file import Recorder
-from turnlog.errors import ArtifactNotFound, Damaged, InvalidInput, NoSpace, StorageError
+from turnlog.errors import ArtifactNotFound, Damaged, InvalidInput, NoSpace, NotFound
 from turnlog.reference import Reference
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ def test_what_is_no_source_is_refused(store: ArtifactStore) -> None:
         store.put(5)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="binary"):
         store.put(io.StringIO("text"))  # type: ignore[arg-type]
-    with pytest.raises(StorageError, match="absent"):
+    with pytest.raises(NotFound, match="absent"):
         store.put(os.path.join(store.path, "absent"))
     with pytest.raises(InvalidInput):
         store.read("not a digest")

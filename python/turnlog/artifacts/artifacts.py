@@ -8,15 +8,17 @@ Must not know: which events refer to an artifact, what the content means.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import os
 from contextlib import contextmanager
 
 from turnlog import _core, disk, names
+from turnlog.arguments import require_whole
 from turnlog.artifacts.file import NEXT, PIECE_BYTES, Content, ContentStream, Recorder, pays, pays_throughout, pieces_of
 from turnlog.artifacts.sweep import locked, sweep
-from turnlog.errors import ArtifactNotFound, Damaged, InvalidInput, StorageError
+from turnlog.errors import ArtifactNotFound, Damaged, InvalidInput, NotFound, StorageError
 from turnlog.reference import BINARY, Reference
 
 TYPE_CHECKING = False
@@ -64,8 +66,8 @@ class ArtifactStore:
         """Store bytes, the file at a path (`str` is a path, never content) or what a binary stream gives, durably.
 
         Memory is bounded whatever the size. What the store holds already is not written again; its grace period
-        begins anew. Raises NoSpace, ReadOnly, StorageError, InvalidInput (no such kind of source); what a stream
-        raises comes through. Nothing is visible of a put that failed.
+        begins anew. Raises NotFound (no such file), NoSpace, ReadOnly, StorageError, InvalidInput (no such kind of
+        source); what a stream raises comes through. Nothing is visible of a put that failed.
 
         >>> import io, tempfile
         >>> artifacts = ArtifactStore(tempfile.mkdtemp())
@@ -105,6 +107,8 @@ class ArtifactStore:
         except OSError as error:
             if isinstance(error, StorageError):
                 raise
+            if error.errno in {errno.ENOENT, errno.ENOTDIR}:
+                raise NotFound(f"there is no file {path!r} to make an artifact of") from error
             raise StorageError(f"cannot read {path}: {error.strerror or error}", error.errno) from error
 
     def _record(self, first: bytes, pieces: Iterator[bytes], *, packed: bool) -> tuple[str, int]:
@@ -309,8 +313,8 @@ def check_range(start: int, length: int | None) -> None:
 
     >>> check_range(0, None)
     """
-    if start < 0 or (length is not None and length < 0):
-        raise InvalidInput(f"a range begins at 0 or later and has no negative length: {start}, {length}")
+    require_whole("start", start)
+    require_whole("length", length, optional=True)
 
 
 def _has_size(path: str, size: int) -> bool:

@@ -37,8 +37,11 @@ _WORTH_SHARE = 0.8  # of the sample; less saved is not worth decompressing for
 
 
 def pieces_of(stream: Stream) -> Iterator[bytes]:
-    """Yield what a binary stream gives, in pieces. Raises InvalidInput for a stream of text."""
-    while piece := stream.read(PIECE_BYTES):
+    """Yield what a binary stream gives, in pieces.
+
+    Raises InvalidInput for a stream of text, and for one that gives None: nothing says that it has ended.
+    """
+    while (piece := stream.read(PIECE_BYTES)) != b"":
         if not isinstance(piece, bytes | bytearray):
             raise InvalidInput(f"an artifact is made of a binary stream; this one gives {type(piece).__name__}")
         yield bytes(piece)

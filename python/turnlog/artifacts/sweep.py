@@ -50,8 +50,10 @@ def sweep(
     always where `now_s` is the time (seconds since 1970) at which collecting began; without it the clock is asked.
     Raises InvalidInput (negative grace, or something among `referenced` that is no digest), ReadOnly, StorageError.
     """
-    if not grace_days >= 0:  # NaN too
+    if not isinstance(grace_days, int | float) or not grace_days >= 0:  # NaN too
         raise InvalidInput(f"a grace period is a number of days from 0 on, not {grace_days!r}")
+    if isinstance(referenced, str | bytes) or not hasattr(referenced, "__iter__"):
+        raise InvalidInput("what is referenced is a list of digests")
     wanted: set[bytes] = set()
     for digest in referenced:
         if not names.is_digest(digest):

@@ -14,6 +14,7 @@ import threading
 import time
 
 from turnlog import names
+from turnlog.arguments import require_path, require_whole
 from turnlog.errors import InvalidInput, NotFound, StorageError
 from turnlog.files.file_state import FileState, has_times, is_same_file, read_file, take
 
@@ -124,6 +125,7 @@ class FileCache:
         >>> FileCache().recent()
         []
         """
+        require_whole("limit", limit)
         with self._guard:
             states = list(self._states.values())
         return states[: -limit - 1 : -1] if limit > 0 else []
@@ -158,8 +160,8 @@ class FileCache:
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _load(self, snapshot: Mapping[str, Any]) -> None:
-        files = snapshot.get("files")
-        if snapshot.get("version") != _VERSION or not isinstance(files, list):
+        files = snapshot.get("files") if hasattr(snapshot, "get") else None
+        if not isinstance(files, list) or snapshot.get("version") != _VERSION:
             raise InvalidInput(f"this is no snapshot of files of version {_VERSION}")
         states: dict[str, FileState] = {}
         for members in reversed(files[: self._files_max]):
@@ -175,9 +177,10 @@ class FileCache:
 
     def _full(self, path: str | os.PathLike[str]) -> str:
         """Return the path from the root, without resolving symlinks."""
+        require_path("path", path)
         name = os.fsdecode(path)
-        if "\0" in name:
-            raise InvalidInput("a path holds no zero byte")
+        if not name or "\0" in name:
+            raise InvalidInput("a path is not empty and holds no zero byte")
         return os.path.abspath(os.path.join(self._folder(), name))
 
     def _mark(self, path: str | os.PathLike[str], digest: str | None, *, written: bool) -> None:

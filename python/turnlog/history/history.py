@@ -70,7 +70,7 @@ class History:
 
         Raises HistoryInvalid for an unknown shape.
         """
-        if shape not in SHAPES:
+        if not isinstance(shape, str) or shape not in SHAPES:
             message = f"no such shape of a history: {shape} (one of {', '.join(sorted(SHAPES))})"
             raise HistoryInvalid(message)
         self.shape = shape

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import apsw
 
+from turnlog.arguments import require_text, require_whole
 from turnlog.errors import InvalidInput
 from turnlog.index.projection import COUNT_MAX, DELETED, RUNNING, STATES, stored_text
 
@@ -67,7 +68,9 @@ def list_statement(
     if state is not None and state not in STATES_SHOWN:
         raise InvalidInput(f"no such state: {state} (one of {', '.join(STATES_SHOWN)})")
     stored_state = RUNNING if state == INTERRUPTED else state
-    if not 1 <= limit <= LIST_MAX:
+    require_whole("since_us", abs(since_us) if isinstance(since_us, int) else since_us, optional=True)
+    require_text("after", after, optional=True)
+    if not isinstance(limit, int) or not 1 <= limit <= LIST_MAX:
         raise InvalidInput(f"a page holds 1 to {LIST_MAX} sessions, not {limit}")
     equal = {"parent": parent, "cwd": cwd, "state": stored_state, "model": model}
     given = {name: stored_text(value) for name, value in equal.items() if value is not None}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from turnlog.arguments import require_function
 from turnlog.errors import InvalidInput, InvalidTransition, OutcomeUnknown
 from turnlog.model.call_view import CallView
 from turnlog.model.calling import arguments_for, aside, finished, is_async, pause, refuse_generator, stopped_by
@@ -59,6 +60,7 @@ class CallRun(CallView):
         >>> turn.tool_call("send", {"to": "team"}, call_id="c1").run(send)
         {'to': 'team', 'key': 36}
         """
+        require_function("fn", fn, optional=False)
         if is_async(fn):
             return self.run_async(fn, *args, **kwargs)
         refuse_generator(fn)
@@ -103,6 +105,7 @@ class CallRun(CallView):
         >>> asyncio.run(turn.tool_call("fetch", {"url": "https://example.org"}).run_async(fetch))
         {'status': 200}
         """
+        require_function("fn", fn, optional=False)
         refuse_generator(fn)
         while not self._entry.try_enter(self.key):
             await pause(self.call_id)  # another task or thread runs the same call

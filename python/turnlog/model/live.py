@@ -13,6 +13,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from turnlog import _core, events
+from turnlog.arguments import require_function
 from turnlog.artifacts.offload import offload, resolve
 from turnlog.context.context import ContextTracker
 from turnlog.context.read import NearbyEvents
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from turnlog.model.line import Worker
     from turnlog.model.turn import Turn
     from turnlog.session import Session
-    from turnlog.state.selectors import Subscription
 
 _PATIENCE_S = 0.05  # how long an append waits for an earlier one's thread before it looks into the log itself
 _CALL_ENDS = frozenset({*CALL[STARTED], "tool.denied", "tool.resolved"}) - {"tool.outcome_unknown"}
@@ -105,20 +105,20 @@ class Live:
 
     def select(self, selector: Callable[[State], Any]) -> Any:
         """Return what a function finds in the state while nothing changes it."""
-        self.current()
+        state = self.current()
         with self._guard:
-            return selector(self._state)
+            return selector(state)
 
     def watch(self, selector: Callable[[State], Any], callback: Callable[[Any, Any], Any], *, now: bool) -> Any:
         """Call back when the selected part of the state has changed; see `Watcher.subscribe`."""
+        require_function("selector", selector, optional=False)
         self.current()
 
         def selected(state: State) -> Any:
             with self._guard:
                 return selector(state)
 
-        subscription: Subscription = self._watcher.subscribe(selected, callback, now=now)
-        return subscription
+        return self._watcher.subscribe(selected, callback, now=now)
 
     def stored_form(self, type: str, payload: dict[str, Any]) -> dict[str, Any]:
         """Return the payload with its large strings put aside; settings stay whole, for the state holds them."""
@@ -244,8 +244,7 @@ class Live:
     def close(self, ended_by: str | None = None) -> None:
         """Take no new work, ask the running turn to stop, wake everybody who waits for a turn: there will be none."""
         self.closed, self.ended_by = True, ended_by or self.ended_by
-        running = self.running_turn()
-        if running is not None:
+        if (running := self.running_turn()) is not None:
             running.cancel()
         with self.order:
             self.order.notify_all()

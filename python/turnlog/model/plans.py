@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from turnlog.arguments import require_name, require_text
+from turnlog.arguments import id_of, ids_of, require_name, require_text
 from turnlog.errors import InvalidTransition, NotFound
 from turnlog.ids import format_id, new_id
 
@@ -112,7 +112,7 @@ class Tasks:
             require_name("id", id)
         name = id or format_id(new_id())
         payload: dict[str, Any] = {"task": name, "title": title}
-        needs = [_name(task) for task in depends_on]
+        needs = ids_of("depends_on", depends_on)
         if needs:
             payload["depends_on"] = needs
         with self._live.order:
@@ -138,10 +138,10 @@ class Tasks:
         Traceback (most recent call last):
         turnlog.errors.InvalidTransition: task 'a' would depend on itself (session ...)
         """
-        payload: dict[str, Any] = {"task": _name(task), "state": state, "title": title}
+        payload: dict[str, Any] = {"task": id_of("task", task), "state": state, "title": title}
         payload = {name: value for name, value in payload.items() if value is not None}
         if depends_on is not None:
-            payload["depends_on"] = [_name(other) for other in depends_on]
+            payload["depends_on"] = ids_of("depends_on", depends_on)
         with self._live.order:
             self._live.record("task.updated", payload)
             return self[payload["task"]]
@@ -209,7 +209,3 @@ def grant(live: Live, tool: str, pattern: str | None, *, by: str | None, name: s
     with live.order:
         live.record("permission.granted", {key: value for key, value in payload.items() if value is not None})
         return live.current().grants[str(payload["grant"])]
-
-
-def _name(task: str | Task) -> str:
-    return task if isinstance(task, str) else task.id

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from turnlog import _core
-from turnlog.arguments import require_name, require_text
+from turnlog.arguments import require_function, require_name, require_text
 from turnlog.errors import Conflict, InvalidInput, InvalidTransition
 from turnlog.ids import new_id
 from turnlog.model.call_run import CallRun
@@ -157,13 +157,15 @@ class ToolCall(CallRun):
             what = "is running" if self.is_running else f"is {call.state}"
             raise InvalidTransition(f"tool call {self.call_id!r} {what}: there is nothing to resolve", "call_order")
         found: Resolution | str | None = None if outcome is None else Resolution(outcome, result, error)
+        require_function("verifier", verifier)
         if verifier is not None:
             found, by = verifier(self.idempotency_key), by or "verifier"
         if isinstance(found, str):
             found = Resolution(found)
         if found is not None and (not isinstance(found, Resolution) or found.outcome not in OUTCOMES):
             given = found.outcome if isinstance(found, Resolution) else found
-            raise InvalidInput(f"an outcome is one of {', '.join(OUTCOMES)}, not {given!r}")
+            who = "an outcome" if verifier is None else "the outcome that a verifier returns"
+            raise InvalidInput(f"{who} is one of {', '.join(OUTCOMES)}, a Resolution of one, or None: not {given!r}")
         with self._entry.deciding:
             self._resolve(found, by)
         return self
@@ -240,6 +242,8 @@ def find_call(live: Live, turn: str, call_id: str) -> ToolCall | None:
     >>> find_call(Store.ephemeral().create()._keeper(), "t1", "c1") is None
     True
     """
+    require_text("turn", turn)
+    require_text("call_id", call_id)
     key = turn, call_id
     state = live.current()
     record = state.call(turn, call_id)

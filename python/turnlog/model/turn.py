@@ -306,7 +306,7 @@ def begin(
     >>> begin(live, "hello", name="t1", on_running="refuse", timeout_ms=None, settings={})
     <Turn t1 running>
     """
-    if on_running not in {REFUSE, QUEUE}:
+    if on_running not in (REFUSE, QUEUE):  # a tuple: what cannot be in a set is refused, too
         raise InvalidInput(f"on_running is {REFUSE!r} or {QUEUE!r}, not {on_running!r}", session=live.session.id)
     if name is not None:
         require_name("id", name)

@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from turnlog.arguments import require_function
+
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
@@ -112,11 +114,12 @@ class Watcher(Generic[Whole]):
         """Call `callback(new, old)` whenever what `selector` returns is neither the same object nor equal to the last.
 
         `now` calls it once at the start, with None as `old`. A selector should be cheap and return something small: a
-        field, a record, a tuple. Raises what the selector raises.
+        field, a record, a tuple. Raises InvalidInput (no function), and what the selector raises.
 
         >>> Watcher({"n": 1}).subscribe(lambda state: state["n"], lambda new, old: print(old, new), now=True).close()
         None 1
         """
+        require_function("callback", callback, optional=False)
         subscription = Subscription(self, selector, callback)
         if not now:
             subscription.seen = _kept(selector(self.state))
