@@ -136,6 +136,55 @@ def test_damage_that_is_accepted_leaves_the_call_unknown(tmp_path: Path) -> None
         assert "c2" not in [call.call_id for call in session.recovery.retryable]
 
 
+def without_its_start(path: Path) -> Victim:
+    """Return a session from whose end the start of the external call is lost, and its approval."""
+    victim = written(path, STARTED)
+    segment = victim.newest()
+    places = victim.held_by(segment)
+    for ordinal in (STARTED - 1, STARTED):
+        flip(segment, places[ordinal] + 70)
+    plan_session(victim.store, victim.session, accept_tail=True).apply()
+    return victim
+
+
+@pytest.mark.parametrize("decide", ["request_approval", "approve", "deny", "cancel", "fail", "complete"])
+def test_nothing_is_decided_about_a_call_in_doubt(tmp_path: Path, decide: str) -> None:
+    victim = without_its_start(tmp_path / "store")
+    with Store.open(victim.store) as store:
+        session = store.session(victim.session)
+        call, head = session.call("t1", "c2"), session.head()
+        given = ["it is not there"] if decide == "fail" else []
+        with pytest.raises(InvalidTransition):
+            getattr(call, decide)(*given)
+        assert session.head() == head
+        assert (call.standing, is_started(session)) == ("unknown", False)
+        assert call.resolve(outcome="not_executed", by="user").run(lambda to: to) == "x"
+
+
+def test_a_state_that_is_folded_again_knows_of_the_lost_end(tmp_path: Path) -> None:
+    victim = without_its_start(tmp_path / "store")
+    with Store.open(victim.store) as store:
+        session = store.session(victim.session)
+        live = session._keeper()
+        assert live.current().lost_ordinal == STARTED
+        live._torn = True  # as an interruption of a reducer leaves it
+        assert live.current().lost_ordinal == STARTED
+        assert not is_started(session)
+
+
+@pytest.mark.parametrize("last", [STARTED, STARTED + 3])
+def test_a_turn_whose_start_is_lost_keeps_its_id(tmp_path: Path, last: int) -> None:
+    victim = written(tmp_path / "store", last)
+    flip(victim.newest(), victim.held_by(victim.newest())[2] + 70)
+    plan_session(victim.store, victim.session, accept_tail=True).apply()
+    with Store.open(victim.store) as store, store.resume(victim.session) as session:
+        with pytest.raises(InvalidTransition, match="has had a turn"):
+            session.turn("Send the report.", id="t1")
+        with pytest.raises(InvalidTransition, match="has had a turn"):
+            session.turn("Send the report.", id="t1")
+        session.turn("Send the report.", id="t2").complete()
+
+
 @pytest.mark.parametrize("last", [STARTED, STARTED + 1])
 def test_the_plan_of_a_repair_names_the_last_events_too(tmp_path: Path, last: int) -> None:
     victim = written(tmp_path / "store", last)

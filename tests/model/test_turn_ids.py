@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from turnlog import Session
+    from turnlog.state.state import State
 
 
 def work(session: Session, turns: int) -> None:
@@ -65,9 +66,9 @@ def test_the_log_is_looked_into_once_for_as_many_turns_as_the_state_remembers(mo
     looks: list[int] = []
     look = TurnIds._read
 
-    def counted(ids: TurnIds, read: Session, end: int) -> None:
-        looks.append(end)
-        look(ids, read, end)
+    def counted(ids: TurnIds, read: Session, state: State) -> None:
+        looks.append(state.ordinal)
+        look(ids, read, state)
 
     monkeypatch.setattr(TurnIds, "_read", counted)
     for number in range(4 * RECENT_TURNS_MAX):

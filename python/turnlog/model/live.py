@@ -308,9 +308,9 @@ class Live:
         self._drain()
 
     def _fold_again(self) -> None:
-        """Take the state from the log alone, into the same object, because listeners and callers hold it."""
-        fresh = fold(self.session.events(on_damage=self.session._on_damage), State(self.session.id))
-        fresh.live = self._state.live
+        """Take the state from the log, which tells of no loss at its end, into the same object: callers hold it."""
+        fresh = State(self.session.id, live=self._state.live)
+        lose(fold(self.session.events(on_damage=self.session._on_damage), fresh), self._state.lost_ordinal)
         for name in State.__struct_fields__:
             setattr(self._state, name, getattr(fresh, name))
         self._torn = False

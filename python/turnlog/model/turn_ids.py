@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING
 
 from turnlog import _core
 from turnlog.errors import InvalidTransition
-from turnlog.events import understood
+from turnlog.events import TYPES, understood
 
 if TYPE_CHECKING:
     from turnlog.session import Session
     from turnlog.state.state import State
+
+_NAMING = frozenset(name for name in TYPES if name.partition(".")[0] in ("turn", "step", "tool", "message"))
+"""Types whose events name the turn they belong to."""
 
 _MARK_BYTES = 8  # of the digest of an id: with a million turns, the chance of taking a new id for a used one is 1e-13
 
@@ -55,15 +58,16 @@ class TurnIds:
         recent = state.recent_turns
         if name in recent or (state.turn is not None and state.turn.id == name):
             return True
-        if sum(state.turn_counts.values()) <= len(recent):
-            return False  # the state has not let go of any
-        oldest = next(iter(recent.values()))
-        if self._read_to < oldest.ordinal - 1:
-            self._read(session, state.ordinal)
+        needed = state.lost_ordinal
+        if recent and sum(state.turn_counts.values()) > len(recent):  # the state has let go of some
+            needed = max(needed, next(iter(recent.values())).ordinal - 1)
+        if self._read_to < needed:
+            self._read(session, state)
         return _mark(name) in self._marks
 
-    def _read(self, session: Session, end: int) -> None:
-        for event in session.events(after=self._read_to, before=end + 1, types=["turn.started"], on_damage="skip"):
+    def _read(self, session: Session, state: State) -> None:
+        end, types = state.ordinal, _NAMING if state.lost_ordinal else frozenset({"turn.started"})
+        for event in session.events(after=self._read_to, before=end + 1, types=types, on_damage="skip"):
             fields = None if event.is_raw else understood(event.type, event.payload)
             name = None if fields is None else fields.get("turn")
             if isinstance(name, str):

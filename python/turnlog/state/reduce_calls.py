@@ -47,11 +47,15 @@ def find_call(state: State, type: str, payload: Payload) -> tuple[tuple[str, str
 
 
 def judge_call(state: State, type: str, payload: Payload) -> Refusal | None:
-    """Judge an event of a tool call that is to be written: no start of what may have been started already."""
+    """Judge an event of a tool call that is to be written: of one that may have been started by an event that is lost
+    nothing can be said but that its outcome is unknown. A decision behind the loss would read as if it had not begun.
+    """
     key, call = find_call(state, type, payload)
     refusal = _judge(state, type, payload, key, call)
-    if refusal is None and type == "tool.started" and call is not None and state.may_have_started(call):
-        return Refusal("call_in_doubt", f"{type}: tool call {key[1]!r} may have been started by an event that is lost")
+    is_claim = refusal is None and type != "tool.outcome_unknown"
+    if is_claim and call is not None and state.may_have_started(call):
+        detail = f"{type}: tool call {key[1]!r} may have been started by an event that is lost: resolve it"
+        return Refusal("call_in_doubt", detail)
     return refusal
 
 
