@@ -10,15 +10,13 @@ import io
 import os
 from typing import TYPE_CHECKING
 
-from turnlog.aio.threads import Facade
+from turnlog.aio.threads import Closing, Facade
 from turnlog.artifacts.artifacts import GRACE_DAYS, ArtifactStore
 from turnlog.memory import MemoryArtifacts
 from turnlog.reference import BINARY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from types import TracebackType
-    from typing import Self
 
     from turnlog.artifacts.artifacts import ArtifactFinding
     from turnlog.artifacts.file import Stream
@@ -116,7 +114,7 @@ class AsyncArtifacts(Facade[ArtifactStore | MemoryArtifacts]):
         return await self._threads.alone(self.sync.sweep, referenced, grace_days=grace_days, dry_run=dry_run)
 
 
-class AsyncStream(Facade[io.BufferedReader]):
+class AsyncStream(Closing, Facade[io.BufferedReader]):
     """A binary stream over the content of an artifact whose methods are awaited; one await at a time."""
 
     async def read(self, size: int = -1) -> bytes:
@@ -156,13 +154,3 @@ class AsyncStream(Facade[io.BufferedReader]):
         >>> asyncio.run(main())
         """
         await self._threads.finish(self.sync.close)
-
-    async def __aenter__(self) -> Self:
-        """Return the stream."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Release the file."""
-        await self.close()

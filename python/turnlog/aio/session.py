@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from turnlog.aio.feeds import Steps, batches, followed
 from turnlog.aio.session_model import AsyncSessionModel
+from turnlog.aio.threads import Closing
 from turnlog.aio.turn import closing_here
 from turnlog.aio.watching import AsyncSubscriber
 from turnlog.feed.feed import FeedEvent
@@ -19,15 +20,13 @@ from turnlog.session import DURABLE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
-    from types import TracebackType
-    from typing import Self
 
     from turnlog._core import Event, Receipt
     from turnlog.aio.feeds import Call
     from turnlog.children import Children
 
 
-class AsyncSession(AsyncSessionModel):
+class AsyncSession(Closing, AsyncSessionModel):
     """A `Session` whose methods are awaited; made by `AsyncStore`. Usable from several tasks and loops.
 
     >>> from turnlog.aio import AsyncStore
@@ -221,13 +220,3 @@ class AsyncSession(AsyncSessionModel):
         """
         closing_here([self.sync])
         await self._threads.finish(self.sync.close, deadline_ms=deadline_ms)
-
-    async def __aenter__(self) -> Self:
-        """Return the session."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close the session."""
-        await self.close()

@@ -17,7 +17,7 @@ from turnlog.aio.recovery import AsyncRecovery
 from turnlog.aio.session import AsyncSession
 from turnlog.aio.signals import AsyncSignalClose
 from turnlog.aio.store_sessions import AsyncStoreSessions
-from turnlog.aio.threads import Threads
+from turnlog.aio.threads import Closing, Threads
 from turnlog.aio.turn import closing_here
 from turnlog.session import DURABLE
 from turnlog.store import Store
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     import builtins
     import os
     from collections.abc import Awaitable, Callable, Iterable, Mapping
-    from types import TracebackType
-    from typing import Self, Unpack
+    from typing import Unpack
 
     from turnlog.aio.calls import Found
     from turnlog.errors import TurnlogError
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from turnlog.settings import FirstSettings
 
 
-class AsyncStore(AsyncStoreSessions):
+class AsyncStore(Closing, AsyncStoreSessions):
     """A `Store` whose methods are awaited. Usable from several tasks and loops.
 
     An append may be cancelled at any moment and asked for again:
@@ -293,13 +292,3 @@ class AsyncStore(AsyncStoreSessions):
             self._threads.close()
             if self._signal_close is not None:
                 self._signal_close.restore()
-
-    async def __aenter__(self) -> Self:
-        """Return the store."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close the store."""
-        await self.close()

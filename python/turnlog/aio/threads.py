@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import TracebackType
+    from typing import Self
 
 P = ParamSpec("P")
 Value = TypeVar("Value")
@@ -183,6 +185,24 @@ async def _outlast(waiter: asyncio.Future[None]) -> None:
             await asyncio.wait([waiter])
         except asyncio.CancelledError:
             continue
+
+
+class Closing:
+    """What is closed, and the close awaited, when its `async with` block is left."""
+
+    if TYPE_CHECKING:
+
+        async def close(self) -> None: ...  # noqa: D102 - the class has it
+
+    async def __aenter__(self) -> Self:
+        """Return the object itself."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        await self.close()
 
 
 class Facade(Generic[Core]):

@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from turnlog.aio.threads import Facade, Threads
+from turnlog.aio.threads import Closing, Facade, Threads
 from turnlog.feed.feed import POLL_S
 from turnlog.feed.subscribers import FAILURES_MAX, Subscriber
 from turnlog.state.selectors import Subscription
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from turnlog.feed.feed import FeedEvent
 
 
-class AsyncSubscriber(Facade[Subscriber]):
+class AsyncSubscriber(Closing, Facade[Subscriber]):
     """A `Subscriber` to iterate over with `async for`; made by `AsyncSession.subscribe` and `AsyncStore.subscribe`.
 
     >>> from turnlog.aio import AsyncStore
@@ -139,16 +139,6 @@ class AsyncSubscriber(Facade[Subscriber]):
         await self._threads.finish(self.sync.close)
         if self._calling is not None and self._calling is not asyncio.current_task():
             self._calling.cancel()
-
-    async def __aenter__(self) -> Self:
-        """Return the subscriber."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Hear nothing more."""
-        await self.close()
 
 
 class AsyncSubscription(Facade[Subscription]):
