@@ -71,6 +71,7 @@ class SignalClose:
         self._raised = False
         self._closes = False  # the handler does, for good
         self._closed = False  # the store
+        self._is_over = False  # for another thread, which cannot put back what the signal did before
         self._ended: list[bool] = []  # filled when the signal has had its say, so that nothing is forced any more
         self._previous: dict[int, Any] = {}
         for signum in signals:
@@ -116,6 +117,8 @@ class SignalClose:
     # -- what happens at a signal, in the main thread ------------------------------------------------------------------
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
+        if self._is_over:
+            self._let_go()
         if self._ended or not self._due:
             return  # a second signal; the first one ends the process
         if os.getpid() != self._pid:
@@ -146,7 +149,7 @@ class SignalClose:
             raise SignalExit(self._signum)
         self._closes = True
         if inside:  # it waits there for something; what it holds it may still give back
-            _thread.start_new_thread(self._close, ())
+            _thread.start_new_thread(self._close_aside, ())
         else:
             self._close()
 
@@ -154,6 +157,12 @@ class SignalClose:
         rest_ms = round(1000 * max(0.0, self._began + self._deadline_ms / 1000 - time.monotonic()))
         close_anyway(self._store, rest_ms)
         self._let_go()
+
+    def _close_aside(self) -> None:
+        self._close()
+        while not self._ended:  # the main thread may just have begun to wait when the signal came
+            _wait_while(lambda: not self._ended, time.monotonic() + PUT_OFF_S)
+            self._let_go()
 
     def _begin(self, signum: int) -> None:
         """Begin in other threads: a handler may have interrupted code that holds any lock, such as that of a flag."""
@@ -172,6 +181,11 @@ class SignalClose:
 
         if self._ended:
             return
+        main = threading.main_thread()
+        if threading.current_thread() is not main:
+            self._is_over = True
+            signal.pthread_kill(main.ident or 0, self._signum)
+            return
         self._ended.append(True)
         previous = self._previous[self._signum]
         self._put_back()
@@ -179,7 +193,7 @@ class SignalClose:
             return
         if not callable(previous):
             for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(AttributeError, OSError, ValueError):  # there is none, or nobody reads it
+                with contextlib.suppress(AttributeError, OSError, ValueError, RuntimeError):  # none, unread, or in use
                     stream.flush()
             signal.signal(self._signum, signal.SIG_DFL)
         os.kill(os.getpid(), self._signum)

@@ -2,17 +2,20 @@
 
 Owns: the handlers in the loop. Invariants: the store is closed by a task, so that the tasks that work on turns can end
 them, and those that do not are cancelled; then the signal does what it would have done before, also when the loop ends
-meanwhile; a process that hangs in the close is ended by force. Must not know: how a store is closed.
+meanwhile; a process that hangs in the close, or whose loop never comes to it, is ended by force. Must not know: how a
+store is closed.
 """
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import contextlib
 import logging
 import os
 import signal
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from turnlog.errors import TurnlogError
@@ -20,7 +23,7 @@ from turnlog.shutdown import TURNS_PART
 from turnlog.signals import ASKED_PART, POLL_S, ask_to_stop, end_by_force
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from types import FrameType, TracebackType
     from typing import Self
 
     from turnlog.aio.store import AsyncStore
@@ -37,10 +40,14 @@ class AsyncSignalClose:
         self._deadline_ms = deadline_ms
         self._loop = asyncio.get_running_loop()
         self._closing: asyncio.Task[None] | None = None
+        self._ended: list[bool] = []  # filled when the signal has had its say, so that nothing is forced any more
+        self._is_noticed = False
         self._previous: dict[int, Any] = {}
         for signum in signals or (signal.SIGTERM,):
             previous = signal.getsignal(signum)
             self._loop.add_signal_handler(signum, self._handle, signum)
+            signal.signal(signum, partial(self._notice, signal.getsignal(signum)))
+            signal.siginterrupt(signum, False)
             self._previous[signum] = previous
 
     def restore(self) -> None:
@@ -62,13 +69,19 @@ class AsyncSignalClose:
             if self._loop.remove_signal_handler(signum):
                 signal.signal(signum, signal.SIG_DFL if previous is None else previous)
 
+    def _notice(self, of_loop: Any, signum: int, frame: FrameType | None) -> None:
+        """Begin to count the time when the signal comes, not when the loop hears of it: something may block it."""
+        if not self._is_noticed:
+            self._is_noticed = True
+            _thread.start_new_thread(end_by_force, (self._deadline_ms, self._ended))
+        if callable(of_loop):
+            of_loop(signum, frame)
+
     def _handle(self, signum: int) -> None:
         if self._closing is None:  # a second signal changes nothing; the first one ends the process
             self._closing = self._loop.create_task(self._close(signum))
 
     async def _close(self, signum: int) -> None:
-        ended: list[bool] = []
-        threading.Thread(target=end_by_force, args=(self._deadline_ms, ended), daemon=True).start()
         end = self._loop.time() + self._deadline_ms / 1000
         try:
             with contextlib.suppress(asyncio.CancelledError):  # the main task has ended, so the loop ends
@@ -77,7 +90,7 @@ class AsyncSignalClose:
         except TurnlogError:  # the process ends; the log holds what was acknowledged
             logging.getLogger("turnlog").exception("closing %r failed", self._store)
         finally:
-            ended.append(True)
+            self._ended.append(True)
             self.restore()
             os.kill(os.getpid(), signum)
 
