@@ -60,7 +60,7 @@ _LIST = (
     EventType("session.unarchived", p.Note, DURABLE, "taken up again"),
     EventType("session.closed", p.Note, DURABLE, "orderly end; work after it means that the session was resumed"),
     EventType("session.forked", p.SessionForked, DURABLE, "this session goes on from another one's history"),
-    EventType("session.deleted", p.Note, DURABLE, "to be removed; nothing follows"),
+    EventType("session.deleted", p.Note, DURABLE, "to be removed; no turn follows"),
     EventType("turn.started", p.TurnStarted, DURABLE, "one goal is taken up"),
     EventType("turn.input_queued", p.InputQueued, DURABLE, "input waits for a safe point"),
     EventType("turn.input_consumed", p.InputQueued, BUFFERED, "waiting input was taken up, or taken back"),

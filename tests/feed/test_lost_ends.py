@@ -92,9 +92,13 @@ def test_a_cursor_beyond_the_end_is_an_error_that_says_what_to_do(restored: Rest
                 next(session.follow(after=after, timeout_ms=0))
             error = caught.value.as_json()
             assert (error["code"], error["session"], error["ordinal"]) == ("cursor_mismatch", restored.id, 50)
+            assert caught.value.cursor is not None
+            everything = session.follow(after=caught.value.cursor, timeout_ms=0)
+            assert [event.ordinal for event in everything] == [1, 2, 3]
             assert error["next"] == [f"sessionctl show {restored.id}", f"sessionctl verify {restored.id}"]
-        with session.subscribe(after=restored.cursor) as subscriber, pytest.raises(CursorMismatch):
+        with session.subscribe(after=restored.cursor) as subscriber, pytest.raises(CursorMismatch) as caught:
             subscriber.read()
+        assert caught.value.cursor == session_cursor(restored.id, 0)
 
 
 def test_a_cursor_of_another_history_is_an_error_however_far_the_log_goes(restored: Restored) -> None:

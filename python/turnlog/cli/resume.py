@@ -75,12 +75,12 @@ def command(call: Invocation, *, reference: str, yes: bool, accept_damage: bool)
         session, recovery, state = preview(store, session_of(reference))
         card = _facts(session, state, recovery)
         locked = is_locked(session_dir(store.path, session.id))
+    if locked:  # what seems to be left open is being worked on
+        message = "another process is writing the session now; it needs no resume"
+        raise Locked(message, session=session.id)
     if yes:
         return _go_on(call, session.id, card, accept_damage=accept_damage)
     _tell(call, card, recovery, applied=False, accept_damage=accept_damage)
-    if locked:
-        message = "another process is writing the session now; it needs no resume"
-        raise Locked(message, session=session.id)
     if not call.json and call.out.terminal and is_terminal(sys.stdin):
         call.out.flush()
         if not click.confirm("Go on?", default=not recovery.unknown):
@@ -126,7 +126,10 @@ def _go_on(call: Invocation, session_id: str, card: dict[str, Any], *, accept_da
         recovery = session.recovery
         assert recovery is not None  # noqa: S101 - it was resumed just now
         _tell(call, card, recovery, applied=True, accept_damage=accept_damage)
-    if not call.json:
+    if not call.json and not recovery.writable:
+        call.out.note("nothing was written: with its damage the session can be read only", "dim")
+        call.out.advise(f"sessionctl repair {session_id}")
+    elif not call.json:
         call.out.note(f"resumed; {count(len(recovery.repaired), 'repair')} made", "dim")
         for one in recovery.unknown:
             call.out.advise(settle_command(recovery, one))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 
-from turnlog.errors import Damaged
+from turnlog.errors import CursorMismatch, Damaged
 from turnlog.feed.cursors import (
     START,
     mark_of,
@@ -148,7 +148,7 @@ def follow(
     try:
         while True:
             over = ended()  # asked before the look, so that what was appended before the end is handed out
-            events = _look(place, session)
+            events = look(place, session)
             for event in events:
                 if types is None or event.type in types:
                     yield FeedEvent(event, session)
@@ -166,12 +166,23 @@ def follow(
         place.close()
 
 
-def _look(place: Tail, session: str) -> list[Event | LostEvents]:
+def look(place: Tail, session: str) -> list[Event | LostEvents]:
+    """Return what is new in a session. Raises what `Tail.look` does, with the cursor that goes on behind damage, or
+    begins the session anew where the log does not hold the event of the one that was given.
+
+    >>> from turnlog import Store
+    >>> session = Store.ephemeral().create()
+    >>> [event.type for event in look(session._place(0), session.id)]
+    ['session.created']
+    """
     try:
         return place.look()
     except Damaged as error:
         last = behind(error)
         error.cursor = None if last is None else session_cursor(session, last)
+        raise
+    except CursorMismatch as error:
+        error.cursor = session_cursor(session, 0)
         raise
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from turnlog.arguments import require_function, require_whole
 from turnlog.errors import TurnlogError
 from turnlog.feed.ephemeral import EphemeralEvent, lagged
-from turnlog.feed.feed import FeedEvent, with_marks
+from turnlog.feed.feed import FeedEvent, look, with_marks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -216,7 +216,7 @@ class Subscriber:
         for session in dirty:
             place = self._places.get(session)
             try:
-                events = [] if place is None else place.look()
+                events = [] if place is None else look(place, session)
             except TurnlogError as error:
                 self._failure = self._failure or error
                 failed.add(session)

@@ -42,7 +42,7 @@ def is_confirmed(log: Log, place: tuple[int, bytes], newest: Callable[[], int | 
 
 _WHY = (
     "it lost its end, is a restored backup, or the cursor is of another store; follow again from the error's `cursor` "
-    "(all events of the session, None: after=0), or from an event that the log holds"
+    "(all events of the session), or from an event that the log holds"
 )
 
 
