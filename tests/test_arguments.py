@@ -253,3 +253,17 @@ def test_a_session_in_memory_takes_no_type_that_is_no_text(wrong: Any) -> None:
     with pytest.raises(InvalidInput):
         session.append(wrong, {})
     assert session.head()[0] == 1
+
+
+@pytest.mark.parametrize("wrong", ["\ud800", "a\0b", b"a\0b"], ids=repr)
+def test_what_no_path_can_be_is_refused(tmp_path: Path, wrong: Any) -> None:
+    with Store.open(tmp_path / "store") as store, store.create() as session:
+        for given in (
+            lambda: Store.open(wrong),
+            lambda: store.create(cwd=wrong),
+            lambda: store.list(cwd=wrong),
+            lambda: session.files.mark_read(wrong),
+            lambda: session.files.has_external_modification(wrong),
+        ):
+            with pytest.raises(InvalidInput, match="path"):
+                given()

@@ -74,6 +74,12 @@ def require_path(name: str, value: object, *, optional: bool = False) -> None:
     """
     if not (isinstance(value, (str, bytes, os.PathLike)) or (optional and value is None)):
         raise InvalidInput(f"{name} is a path, not {_shown(value)}")
+    try:
+        is_path = value is None or b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:  # a lone surrogate that stands for no byte
+        is_path = False
+    if not is_path:
+        raise InvalidInput(f"{name} is a path, and none can be {_shown(value)}")
 
 
 def listed_texts(name: str, value: Any) -> list[str]:

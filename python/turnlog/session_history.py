@@ -116,8 +116,8 @@ class SessionHistory:
         return self._live.current()
 
     def _settled_ordinal(self) -> int:
-        """Return the last ordinal that can be read now if nothing is lost: where the writer took over, or the head; 0
-        where the end is lost, and that was accepted.
+        """Return the last ordinal that can be read now if nothing is lost: where the writer took over, or the head, or
+        what the index saw synced beyond it; that alone where the end is lost, and that was accepted.
 
         >>> from turnlog import Store
         >>> Store.ephemeral().create()._settled_ordinal()
@@ -129,12 +129,26 @@ class SessionHistory:
 
         if self._appender is not None:
             return self._appender.opened_ordinal
+        promised = self._promised_ordinal()  # first: the log may grow meanwhile
         try:
-            return cast("Session", self).log().head()[0]
+            return max(promised, cast("Session", self).log().head()[0])
         except Damaged:
             if self._on_damage == "raise":
                 raise
-            return 0
+            return promised
+
+    def _promised_ordinal(self) -> int:
+        """Return the last ordinal that the index saw synced, 0 when it does not say.
+
+        >>> from turnlog import Store
+        >>> Store.ephemeral().create()._promised_ordinal()
+        0
+        """
+        from typing import cast
+
+        session = cast("Session", self)
+        witness = None if session.is_ephemeral else session._store._witness(session.id)  # noqa: SLF001 - its parts
+        return 0 if witness is None else int(witness["ordinal"])
 
     @property
     def files(self) -> SessionFiles:
@@ -278,7 +292,9 @@ class SessionHistory:
         live, keeper = self._live, session._keeper()
 
         def lost_ordinal() -> int:
-            return keeper.current().lost_ordinal if how == self._on_damage else newest_lost(session.log())
+            if how == self._on_damage:
+                return keeper.current().lost_ordinal
+            return newest_lost(session.log(), self._promised_ordinal())
 
         state: State | None = None
         with suppress(Damaged):  # the history comes to it itself, or passes it over

@@ -7,13 +7,14 @@ is repaired and resumed, and whatever the report offers is run, with a count of 
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 from tests.faults.damage import Victim, flip
 from tests.turns import TURN
-from turnlog import InvalidTransition, OutcomeUnknown, Resolution, Store
+from turnlog import InvalidTransition, OutcomeUnknown, Resolution, Store, names
 from turnlog.errors import Damaged
 from turnlog.repair.repair import plan_session
 from turnlog.state.state import State
@@ -21,7 +22,6 @@ from turnlog.verify.verify import check_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from turnlog import Session
 
@@ -206,3 +206,22 @@ def test_the_history_does_not_say_that_a_call_in_doubt_was_not_run(tmp_path: Pat
         *_, results = store.session(victim.session).history("anthropic")
         assert [part["tool_use_id"] for part in results["content"]] == ["c1", "c2"]
         assert "outcome of this call is unknown" in results["content"][1]["content"][0]["text"]
+
+
+@pytest.mark.parametrize("on_damage", [None, "skip"])
+def test_an_end_that_is_missing_before_a_repair_leaves_the_call_in_doubt(tmp_path: Path, on_damage: str | None) -> None:
+    victim = written(tmp_path / "store", STARTED - 1)
+    with Store.open(victim.store) as store:
+        store.session(victim.session).append("acme.note", {})
+        shutil.copytree(victim.store, tmp_path / "copy")  # as a killed process leaves it, no next segment named
+    victim.store = str(tmp_path / "copy")
+    victim.folder = names.session_dir(victim.store, victim.session)
+    with Store.open(victim.store) as store:
+        store.session(victim.session).append(*TURN[STARTED - 2])
+    assert list(victim.held_by(victim.newest())) == [STARTED + 1]
+    Path(victim.newest()).unlink()
+    with Store.open(victim.store, read_only=True) as store:
+        session = store.session(victim.session)
+        *_, results = session.history("anthropic", on_damage=on_damage)
+        assert "outcome of this call is unknown" in results["content"][1]["content"][0]["text"]
+        assert session.call("t1", "c2").standing == "unknown"

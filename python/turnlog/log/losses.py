@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from turnlog.log.log import Log
 
 
-def newest_lost(log: Log) -> int:
-    """Return the newest ordinal that is lost, 0 when none is; reads all events. Raises StorageError, NewerFormat.
+def newest_lost(log: Log, promised: int = 0) -> int:
+    """Return the newest ordinal that is lost, 0 when none is; reads all events. `promised` is the last one that the log
+    is known to have held. Raises StorageError, NewerFormat.
 
     >>> from turnlog import Store
     >>> newest_lost(Store.ephemeral().create().log())
@@ -34,4 +35,5 @@ def newest_lost(log: Log) -> int:
         head = log.head()[0]
     except Damaged:  # its newest segment cannot be read, which was noted
         head = 0
+    head = max(head, promised)
     return max(newest, *ends, head if head > last else 0)
