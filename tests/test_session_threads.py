@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from turnlog import Session, State, Store, ToolCall
+from turnlog.log.appender import Appender
 from turnlog.state.reduce import fold
 
 if TYPE_CHECKING:
@@ -70,3 +71,33 @@ def test_threads_that_use_everything_at_once_leave_a_legal_history(tmp_path: Pat
         assert sum(state.turn_counts.values()) == 3 * TURNS_EACH
         assert state.call_counts["completed"] == 3 * TURNS_EACH * (CALLS_EACH - 1)
         assert fold(session.events(), State(session.id)).to_snapshot() == state.to_snapshot()
+
+
+def test_the_close_of_a_store_waits_for_a_session_that_another_thread_closes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_end, go_on, closed = threading.Event(), threading.Event(), threading.Event()
+    close = Appender.close
+
+    def held_up(appender: Appender) -> None:
+        at_end.set()
+        go_on.wait()
+        close(appender)
+
+    monkeypatch.setattr(Appender, "close", held_up)
+    store = Store.open(tmp_path)
+    session = store.create()
+
+    def close_store() -> None:
+        store.close()
+        closed.set()
+
+    threads = [threading.Thread(target=session.close), threading.Thread(target=close_store)]
+    threads[0].start()
+    at_end.wait()
+    threads[1].start()
+    assert not closed.wait(0.2)
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    assert list((tmp_path / "live").iterdir()) == []

@@ -53,6 +53,7 @@ class Session(SessionModel, SessionWatching):
         self._id = session_id
         self._store = store
         self._guard = threading.RLock()  # a signal may close the session in the thread that holds it
+        self._ending = threading.RLock()  # so may it here
         self._appender: Appender | None = None
         self._memory: MemoryAppender | None = None  # of an ephemeral session
         self._lock_error: Locked | None = None
@@ -289,8 +290,7 @@ class Session(SessionModel, SessionWatching):
 
     def _why_closed(self) -> TurnlogError:
         """Return the reason the writer is gone: a lock that was lost, or an orderly close."""
-        message = "the session is closed"
-        return self._lock_error or Closed(message, session=self.id)
+        return self._lock_error or Closed("the session is closed", session=self.id)
 
     def close(self, *, deadline_ms: int = 10_000) -> None:
         """End in order; idempotent.
@@ -311,11 +311,12 @@ class Session(SessionModel, SessionWatching):
         self._finish()
 
     def _finish(self) -> None:
-        """Do the part of `close` that waits for nobody (for `Store.close`)."""
-        try:
-            self._save_files()
-        finally:
-            self._end()
+        """Do the part of `close` that waits for nobody but who does it already (for `Store.close`)."""
+        with self._ending:
+            try:
+                self._save_files()
+            finally:
+                self._end()
 
     def _end(self) -> None:
         self._keep_state()
@@ -326,11 +327,12 @@ class Session(SessionModel, SessionWatching):
             appender, self._appender = self._appender, None
         if self._live is not None:
             self._live.close()
-        self._store._drop(self)
+        self._store._drop(self, leaving=True)
         try:
             if appender is not None:
                 appender.close()
         finally:
+            self._store._left(self)
             self._end_subscribers()
 
     def __enter__(self) -> Self:

@@ -61,6 +61,7 @@ class Store(StoreLookup, StoreModel, StoreForks, StoreWatching):
         self._pid = os.getpid()
         self._guard = RLock()
         self._sessions: dict[str, Session] = {}
+        self._leaving: set[Session] = set()  # that are being closed
         self._committer: _core.Committer | None = None
         self._index: Index | None = None
         self._projector = Projector(self)
@@ -247,9 +248,14 @@ class Store(StoreLookup, StoreModel, StoreForks, StoreWatching):
 
     # -- end -------------------------------------------------------------------------------------------------------
 
-    def _drop(self, session: Session) -> None:
-        """Drop a closed session from the registry (for `Session.close`)."""
+    def _drop(self, session: Session, *, leaving: bool = False) -> None:
+        """Drop a session from the registry (for `Session.close`); `close` waits until one that is leaving has left."""
+        if leaving:
+            self._leaving.add(session)
         self._sessions.pop(session.id, None)
+
+    def _left(self, session: Session) -> None:
+        self._leaving.discard(session)
 
     def flush(self) -> None:
         """Return when everything appended through this store is durable.
@@ -291,7 +297,7 @@ class Store(StoreLookup, StoreModel, StoreForks, StoreWatching):
             stop_work(sessions, deadline_ms)
         self._projector.stop()
         failures: list[BaseException] = []
-        for session in [*self._sessions.values()]:
+        for session in [*self._sessions.values(), *self._leaving]:
             try:
                 session._finish()
             except Exception as error:  # noqa: BLE001 - the other sessions must still be closed; raised below
