@@ -23,7 +23,7 @@ from tests.faults.powercut import until_done
 from tests.forks import fill, folder, ordinals
 from turnlog import Store, _core, names
 from turnlog.errors import Conflict, InvalidInput, InvalidPayload, NotFound, PayloadTooLarge, ReadOnly
-from turnlog.fork import fork_point
+from turnlog.fork import end_of_turn, fork_point
 from turnlog.ids import format_id, new_id
 from turnlog.log.log import Log
 from turnlog.verify.verify import check_session, check_store
@@ -256,6 +256,26 @@ def test_the_chain_in_the_middle_is_the_one_that_the_head_had_there(store: Store
     for ordinal, head in heads.items():
         origin = fork_point(session, ordinal).origin
         assert (origin.ordinal, origin.chain.hex()) == head
+
+
+def test_the_end_of_a_turn_that_the_state_knows_is_not_searched_for(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = store.create()
+    for number in range(3):
+        with session.turn("again", id=f"t{number}") as turn:
+            turn.complete()
+    searched = end_of_turn(store.session(session.id), "t1")
+
+    def refuse(**_: Any) -> None:
+        message = "the log would be searched"
+        raise AssertionError(message)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(session, "events", refuse)
+        assert end_of_turn(session, "t1") == searched == 5
+    session.close()
+    assert end_of_turn(store.session(session.id), "t1") == searched
 
 
 def test_a_fork_inside_an_atomic_group_ends_there(store: Store) -> None:

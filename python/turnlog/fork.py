@@ -66,7 +66,8 @@ class _End:
 
 
 def end_of_turn(session: Session, turn: str) -> int:
-    """Return the ordinal of the event that ended a turn, the newest of that id. Raises NotFound, Damaged, StorageError.
+    """Return the ordinal of the event that ended a turn, the newest of that id: from the session's state, where that is
+    kept and has not let go of the turn, else by a search from the log's end. Raises NotFound, Damaged, StorageError.
 
     >>> from turnlog import Store
     >>> with Store.open("runs") as store, store.create() as session:
@@ -75,6 +76,10 @@ def end_of_turn(session: Session, turn: str) -> int:
     ...     end_of_turn(session, "t1")
     3
     """
+    kept = session._kept()
+    known = None if kept is None else kept.select(lambda state: state.recent_turns.get(turn))
+    if known is not None and known.ended_ordinal:
+        return int(known.ended_ordinal)
     for event in session.events(types=_TURN_ENDS, reverse=True):
         if not event.is_raw and isinstance(event.payload, dict) and event.payload.get("turn") == turn:
             return event.ordinal
