@@ -289,14 +289,17 @@ def test_whoever_is_told_of_an_event_finds_it_after_a_power_loss(core: ModuleTyp
 
 # An append returns at once, and its sync comes in a thread of its own; so nobody may wait for what is told at the end.
 RETURNS_EARLY = """
+DELAY_S = 0
 join_all = lambda threads: [thread.join(2) for thread in threads]
 wait_until = lambda condition: None
 from turnlog._pure.active import ActiveSegment
 from turnlog._pure.commit import Committer
 ActiveSegment.redeem = lambda self, ticket: True
-Committer.commit = lambda self, segments, commit=Committer.commit: threading.Thread(
-    target=commit, args=(self, list(segments)), daemon=True
-).start()
+def commit_later(self, segments, commit=Committer.commit):
+    later = threading.Timer(DELAY_S, commit, (self, list(segments)))
+    later.daemon = True
+    later.start()
+Committer.commit = commit_later
 """
 
 # Readers in the writing process are shown what is written, synced or not.
@@ -330,7 +333,7 @@ Places.settle = lambda self, file, reader: None
     ("scene", "how"),
     [
         (HERE, {"receipt", "listener"}),
-        (CALLS, {"turn", "tool runs", "tool returned", "turn completed"}),
+        ("DELAY_S = 0.1" + CALLS, {"turn", "tool runs", "tool returned", "turn completed"}),  # some are told only once
         ("LISTENS = False" + ASYNC, {"async receipt", "async tool"}),
     ],
 )
