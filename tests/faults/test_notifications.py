@@ -289,17 +289,14 @@ def test_whoever_is_told_of_an_event_finds_it_after_a_power_loss(core: ModuleTyp
 
 # An append returns at once, and its sync comes in a thread of its own; so nobody may wait for what is told at the end.
 RETURNS_EARLY = """
-DELAY_S = 0
 join_all = lambda threads: [thread.join(2) for thread in threads]
 wait_until = lambda condition: None
 from turnlog._pure.active import ActiveSegment
 from turnlog._pure.commit import Committer
 ActiveSegment.redeem = lambda self, ticket: True
-def commit_later(self, segments, commit=Committer.commit):
-    later = threading.Timer(DELAY_S, commit, (self, list(segments)))
-    later.daemon = True
-    later.start()
-Committer.commit = commit_later
+Committer.commit = lambda self, segments, commit=Committer.commit: threading.Thread(
+    target=commit, args=(self, list(segments)), daemon=True
+).start()
 """
 
 # Readers in the writing process are shown what is written, synced or not.
@@ -333,12 +330,18 @@ Places.settle = lambda self, file, reader: None
     ("scene", "how"),
     [
         (HERE, {"receipt", "listener"}),
-        ("DELAY_S = 0.1" + CALLS, {"turn", "tool runs", "tool returned", "turn completed"}),  # some are told only once
+        (CALLS, {"turn", "tool runs", "tool returned", "turn completed"}),
         ("LISTENS = False" + ASYNC, {"async receipt", "async tool"}),
     ],
 )
 def test_control_a_writer_that_returns_before_the_sync_is_caught(tmp_path: Path, scene: str, how: set[str]) -> None:
-    _, early = told_too_early("pure", RETURNS_EARLY + scene, tmp_path)
+    early: set[str] = set()
+    for attempt in range(5):  # some are told only once, and the sync may come before the word after all
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        early |= told_too_early("pure", RETURNS_EARLY + scene, folder)[1]
+        if how <= early:
+            return
     assert how <= early
 
 
