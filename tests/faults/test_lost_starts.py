@@ -158,6 +158,8 @@ def test_nothing_is_decided_about_a_call_in_doubt(tmp_path: Path, decide: str) -
             getattr(call, decide)(*given)
         assert session.head() == head
         assert (call.standing, is_started(session)) == ("unknown", False)
+        with pytest.raises(OutcomeUnknown, match="by an event that is lost"):
+            call.run(lambda to: to)
         assert call.resolve(outcome="not_executed", by="user").run(lambda to: to) == "x"
 
 

@@ -151,9 +151,9 @@ class CallRun(CallView):
 
     def _refuse_unknown(self) -> None:
         call = self.record
-        may_have_started = self._live.current().may_have_started(call)
-        if may_have_started or (call.standing == "unknown" and call.effect == EXTERNAL):
-            how = "may have been started by an event that is lost," if may_have_started else "was started before"
+        if self.standing == "unknown" and call.effect == EXTERNAL:
+            was_seen = call.standing == "unknown"
+            how = "was started before" if was_seen else "may have been started by an event that is lost,"
             raise OutcomeUnknown(
                 f"tool call {self.call_id!r} of turn {self.turn_id!r} {how} and nothing says how it ended; resolve it "
                 "with a verifier or a person's word",

@@ -59,8 +59,7 @@ class CallView:
     @property
     def standing(self) -> str:
         """Where a crash leaves it: finished (outcome is reused), not_started (may be run) or unknown (ask first)."""
-        call = self.record
-        return "unknown" if self._live.current().may_have_started(call) else call.standing
+        return self._live.current().standing(self.record)
 
     @property
     def name(self) -> str:

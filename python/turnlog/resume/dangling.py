@@ -44,7 +44,7 @@ def standing(call: Call, state: State, sources: Sources | None = None) -> str:
     (['unknown', 'not_started'], 'unknown')
     """
     is_untold = sources is not None and call.key in sources and call.standing == NOT_STARTED
-    return UNKNOWN if is_untold or state.may_have_started(call) else call.standing
+    return UNKNOWN if is_untold else state.standing(call)
 
 
 def class_of(call: Call, state: State, sources: Sources | None = None, newest: int = 0) -> str:

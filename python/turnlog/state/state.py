@@ -132,6 +132,14 @@ class State(msgspec.Struct):
         is_behind = call.ordinal < self.lost_ordinal and not call.by_provider
         return is_behind and call.standing == "not_started" and call.effect == EXTERNAL
 
+    def standing(self, call: Call) -> str:
+        """Return where a crash leaves a call: `Call.standing`, and unknown where a lost event may have started it.
+
+        >>> State(lost_ordinal=4).standing(Call("t1", "c1", "bash", ordinal=3))
+        'unknown'
+        """
+        return "unknown" if self.may_have_started(call) else call.standing
+
     @property
     def model(self) -> str:
         """The model in use, "" when none was named."""
