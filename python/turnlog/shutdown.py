@@ -91,8 +91,8 @@ def own_turn(live: Live, thread: int) -> Turn | None:
 
 
 def _abort_own(live: Live) -> None:
-    found = [own_turn(live, thread) for thread in _closing(live) if thread is not None]
-    turn = next((turn for turn in found if turn is not None), None)
+    worker = live.worker
+    turn = live.running_turn() if worker is not None and worker.thread in _closing(live) else None
     if live.ended_by is None or turn is None:
         return
     try:
