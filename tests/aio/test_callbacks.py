@@ -207,14 +207,19 @@ asyncio.run(main())
 """
 
 
-def test_a_signal_lets_the_tasks_end_their_turns_and_then_ends_the_process(tmp_path: Path) -> None:
+def end_by_signal(program: str, path: Path) -> None:
+    """Run a program until it is ready, and see that a signal ends it."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
+    command = [sys.executable, "-c", program, str(path)]
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == -signal.SIGTERM
+
+
+def test_a_signal_lets_the_tasks_end_their_turns_and_then_ends_the_process(tmp_path: Path) -> None:
+    end_by_signal(PROGRAM, tmp_path)
     with Store.open(tmp_path) as store:
         assert store.session("latest").state.turn_counts == {"aborted": 1}
 
@@ -244,13 +249,7 @@ asyncio.run(main())
     ],
 )
 def test_a_task_that_does_not_end_its_turn_is_cancelled_for_a_signal(tmp_path: Path, work: str) -> None:
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", DEAF.replace("WORK", work), str(tmp_path)]
-    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == -signal.SIGTERM
+    end_by_signal(DEAF.replace("WORK", work), tmp_path)
     with Store.open(tmp_path) as store:
         (aborted,) = store.session("latest").events(types=["turn.aborted"])
         assert aborted.payload["reason"] == "interrupted by SIGTERM"
